@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "config/keys/key_types.h"
 #include "config/keys/other_trainers.h"
-#include "config/reader.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -230,7 +230,7 @@ CLI::Validator positive() {
 }
 
 CLI::Validator value_of(const std::string& key) {
-  return {[key](std::string& text) { return config::value_fault(train::keys(), key, text); }, ""};
+  return {[key](std::string& text) { return train::value_fault(train::keys(), key, text); }, ""};
 }
 
 CLI::Validator not_empty() {

@@ -12,7 +12,7 @@
 #include "dist/messages.h"
 #include "learner/learner.h"
 #include "ops/isa.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::app {
 
@@ -21,7 +21,7 @@ namespace {
 std::string memory_text;
 int g_num_local_ranks = 0;  // 0: --ranks was not given
 
-std::string describe_memory(const config::Recipe& recipe) {
+std::string describe_memory(const train::Recipe& recipe) {
   const auto part = [](const char* key, std::int64_t value) { return std::string(key) + " " + std::to_string(value); };
   const std::string pages = recipe.rollout.kv_pages ? ", " + part("rollout.kv_pages", *recipe.rollout.kv_pages) +
                                                           " of " + std::to_string(recipe.rollout.page_size) + " tokens"
@@ -35,8 +35,8 @@ std::string describe_memory(const config::Recipe& recipe) {
 
 }  // namespace
 
-config::LoadedRecipe RecipeArguments::load(bool complete, config::RecipeUse use) const {
-  config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, overrides, complete, use);
+train::LoadedRecipe RecipeArguments::load(bool complete, train::RecipeUse use) const {
+  train::LoadedRecipe loaded = train::load_recipe(train::keys(), file, overrides, complete, use);
   set_memory_settings(describe_memory(loaded.recipe));
   return loaded;
 }

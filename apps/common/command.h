@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "arguments.h"
-#include "config/reader.h"
 #include "dist/collectives.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -16,7 +16,7 @@ struct RecipeArguments {
   std::string file;
   std::vector<std::string> overrides;  ///< --set KEY=VALUE
 
-  config::LoadedRecipe load(bool complete, config::RecipeUse use) const;
+  train::LoadedRecipe load(bool complete, train::RecipeUse use) const;
 };
 void add_recipe_arguments(CLI::App& command, RecipeArguments& arguments, bool required = true);
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides);

@@ -14,7 +14,7 @@ namespace {
 
 void bench_decode(const BenchArguments& arguments, dist::Collectives& world) {
   ModelBench bench("decode", arguments, world);
-  config::RolloutRecipe& rollout = bench.loaded.recipe.rollout;
+  train::RolloutRecipe& rollout = bench.loaded.recipe.rollout;
   rollout.max_num_seqs = arguments.batch;
   require_whole_batch(bench.loaded.recipe, arguments);
   train::Sampler sampler(bench.config, bench.loaded.recipe, world, arguments.prompt_tokens,

@@ -1,7 +1,6 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks.h"
-#include "config/reader.h"
 #include "model_bench.h"
 #include "ops/paged_attention.h"
 #include "train/plan/formats.h"
@@ -11,6 +10,7 @@
 #include "train/plan/recorded_recipe.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -25,7 +25,7 @@ void add_sequences(Json& result, const BenchArguments& arguments) {
   result["tokens"] = arguments.prompts * arguments.n * (arguments.prompt_tokens + arguments.new_tokens);
 }
 
-std::int64_t kv_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+std::int64_t kv_bytes(const train::Recipe& recipe, const model::ModelConfig& config) {
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          train::kv_format(recipe.quant), recipe.rollout.page_size);
@@ -35,8 +35,8 @@ std::int64_t kv_bytes(const config::Recipe& recipe, const model::ModelConfig& co
 }  // namespace
 
 void plan_bench(const std::string& name, const BenchArguments& arguments) {
-  config::LoadedRecipe loaded = recipe_of(name, arguments);
-  config::Recipe& recipe = loaded.recipe;
+  train::LoadedRecipe loaded = recipe_of(name, arguments);
+  train::Recipe& recipe = loaded.recipe;
   const model::ModelConfig config = config_of(arguments);
   train::require_gpu_kernels(recipe, config);
   train::choose_rotation(recipe, config);
@@ -57,8 +57,8 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
                  {"dry_run", true},
                  {"model", arguments.model_dir.empty() ? arguments.shape : arguments.model_dir},
                  {"parameters", model::num_parameters(config)},
-                 {"rollout_device", config::samples_on_gpu(recipe) ? "cuda" : "cpu"},
-                 {"learner_device", config::learns_on_gpu(recipe) ? "cuda" : "cpu"},
+                 {"rollout_device", train::samples_on_gpu(recipe) ? "cuda" : "cpu"},
+                 {"learner_device", train::learns_on_gpu(recipe) ? "cuda" : "cpu"},
                  {"weights", quant::name(formats.linear)},
                  {"rotation_block", formats.rotation.block},
                  {"kv_cache", quant::name(train::kv_format(recipe.quant))},

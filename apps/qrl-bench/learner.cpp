@@ -20,7 +20,7 @@ namespace {
 /// Gives each token the largest set of kept tokens that rollout.top_k allows.
 void add_kept(const ModelBench& bench, types::Completion& completion) {
   const std::int64_t top_k = bench.loaded.recipe.rollout.top_k, vocab_size = bench.config.vocab_size;
-  const std::int64_t most = std::min(top_k == -1 ? config::kMaxKeptTokens : top_k, vocab_size);
+  const std::int64_t most = std::min(top_k == -1 ? train::kMaxKeptTokens : top_k, vocab_size);
   std::vector<types::TokenId> kept(static_cast<std::size_t>(most));
   for (const types::TokenId token : completion.tokens) {
     std::iota(kept.begin(), kept.end(), static_cast<types::TokenId>(std::min<std::int64_t>(token, vocab_size - most)));
@@ -39,13 +39,13 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   }
   const LearnerWork work(bench, completions);
   learner::Learner learner(bench.config, bench.hf.weights, train::learner_options(bench.loaded.recipe), world);
-  const config::Recipe& recipe = bench.loaded.recipe;
+  const train::Recipe& recipe = bench.loaded.recipe;
   // One of the two holds the weights for a quantized forward pass. On a GPU, low_bit needs `sampler`, because the
   // learner uses its device weights.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
   const config::LearnerForward forward = recipe.quant.learner_forward;
-  if (forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe))
+  if (forward == config::LearnerForward::low_bit && train::learns_on_gpu(recipe))
     sampler.emplace(bench.config, recipe, world, arguments.prompt_tokens);
   else snapshot.emplace(bench.config, train::sampler_formats(recipe));
   double best_s = 0, best_forward_s = 0;

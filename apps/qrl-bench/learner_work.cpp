@@ -24,7 +24,7 @@ LearnerWork::LearnerWork(const ModelBench& bench, const std::vector<types::Compl
   counts = rollout::count(batches);
 }
 
-learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
+learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const train::Recipe& recipe,
                             bool sampled) {
   learner::LossOptions loss = train::loss_options(recipe);
   loss.at_sampling_weights = sampled;
@@ -42,7 +42,7 @@ void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench
   const config::ComputeDType dtype = bench.loaded.recipe.model.dtype;
   double ceiling =
       dtype == config::ComputeDType::bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
-  if (config::learns_on_gpu(bench.loaded.recipe)) {
+  if (train::learns_on_gpu(bench.loaded.recipe)) {
     ceiling = learner::measure_gpu_matmul_flops_per_s(dtype);
     result["ceiling_gpu_matmul_tflops"] = ceiling * 1e-12;
   }

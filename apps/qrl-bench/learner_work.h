@@ -21,7 +21,7 @@ struct LearnerWork {
 
 /// Accumulates all micro-batches' gradients and updates the weights. If `sampled`, the log-probs in `work` must come
 /// from sampling with the current weights. A bitwise learner then throws unless its own log-probs are equal.
-learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const config::Recipe& recipe,
+learner::UpdateReport learn(learner::Learner& learner, const LearnerWork& work, const train::Recipe& recipe,
                             bool sampled);
 
 void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench, const LearnerWork& work,

@@ -8,16 +8,16 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "benchmarks.h"
-#include "config/keys/automatic.h"
 #include "ops/isa.h"
 #include "shapes.h"
 #include "train/metrics/step_metrics.h"
-#include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/plan/gpu_plan.h"
 #include "train/plan/machine.h"
 #include "train/plan/recorded_recipe.h"
 #include "train/policy/quantizer.h"
+#include "train/recipe/automatic.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::app {
 
@@ -132,16 +132,16 @@ model::ModelConfig config_of(const BenchArguments& arguments) {
   return config;
 }
 
-config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments) {
+train::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments) {
   QRL_REQUIRE(arguments.shortest.value_or(1) <= arguments.new_tokens, "qrl-bench step: --shortest",
               "at most --new, " + std::to_string(arguments.new_tokens), std::to_string(*arguments.shortest));
   // Figures stay comparable with those of 0.2, so the benchmarks keep its defaults.
   constexpr std::string_view kBase =
       "{trainer: {seed: 0}, rollout: {bitwise: false}, quant: {learner: {forward: bf16}}}";
-  config::LoadedRecipe loaded =
-      config::parse_recipe(train::keys(), kBase, "bench", ".", checked(arguments.overrides, name), false);
-  config::Recipe& r = loaded.recipe;
-  config::set_former_automatic(r);
+  train::LoadedRecipe loaded =
+      train::parse_recipe(train::keys(), kBase, "bench", ".", checked(arguments.overrides, name), false);
+  train::Recipe& r = loaded.recipe;
+  train::set_former_automatic(r, r, {});
   r.data.max_prompt_length = arguments.prompt_tokens;
   r.data.max_response_length = arguments.new_tokens;
   const std::int64_t longest = arguments.prompt_tokens + arguments.new_tokens;
@@ -152,8 +152,8 @@ config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& ar
 
 namespace {
 
-config::Recipe run_of(const config::Recipe& recipe, const BenchArguments& arguments) {
-  config::Recipe run = recipe;
+train::Recipe run_of(const train::Recipe& recipe, const BenchArguments& arguments) {
+  train::Recipe run = recipe;
   run.actor.mini_batch_size = run.data.train_batch_size = arguments.prompts;
   run.rollout.n = arguments.n;
   return run;
@@ -161,18 +161,18 @@ config::Recipe run_of(const config::Recipe& recipe, const BenchArguments& argume
 
 }  // namespace
 
-void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
-  if (!config::learns_on_gpu(recipe)) return;
-  const config::Recipe run = run_of(recipe, arguments);
+void plan_gpu(train::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
+  if (!train::learns_on_gpu(recipe)) return;
+  const train::Recipe run = run_of(recipe, arguments);
   train::set_auto(train::choose_settings(run, config, 1, train::gpu_to_plan_for(run).bytes), recipe);
 }
 
-double ahead_bytes(const config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
-  const config::Recipe run = run_of(recipe, arguments);
+double ahead_bytes(const train::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config) {
+  const train::Recipe run = run_of(recipe, arguments);
   return train::activations_ahead_bytes(run, config, 1, train::gpu_to_plan_for(run).bytes);
 }
 
-void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments) {
+void require_whole_batch(const train::Recipe& recipe, const BenchArguments& arguments) {
   QRL_REQUIRE(recipe.rollout.max_num_batched_tokens >= arguments.batch, "qrl-bench decode",
               "rollout.max_num_batched_tokens of at least --batch = " + std::to_string(arguments.batch),
               std::to_string(recipe.rollout.max_num_batched_tokens),
@@ -199,7 +199,7 @@ nlohmann::ordered_json ModelBench::facts() const {
           {"model", args.model_dir.empty() ? args.shape : args.model_dir},
           {"isa", ops::name(ops::isa())},
           {"rollout_device", on_gpu() ? "cuda" : "cpu"},
-          {"learner_device", config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu"},
+          {"learner_device", train::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu"},
           {"threads", base::num_threads()},
           {"weights", quant::name(quant_format())},
           {"rotation_block", train::snapshot_formats(loaded.recipe.quant).rotation.block},
@@ -230,7 +230,7 @@ types::SamplingParams ModelBench::sampling() const {
   params.temperature = static_cast<float>(loaded.recipe.rollout.temperature);
   params.top_p = static_cast<float>(loaded.recipe.rollout.top_p);
   params.top_k = static_cast<std::int32_t>(loaded.recipe.rollout.top_k);
-  params.max_kept = config::kMaxKeptTokens;
+  params.max_kept = train::kMaxKeptTokens;
   params.max_new_tokens = static_cast<std::int32_t>(args.new_tokens);
   return params;
 }

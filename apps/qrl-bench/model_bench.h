@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "command.h"
-#include "config/reader.h"
 #include "dist/collectives.h"
 #include "model/weights.h"
 #include "ops/bench/ceilings.h"
 #include "program.h"
 #include "tick_limit.h"
+#include "train/recipe/load.h"
 #include "types/prompt.h"
 
 namespace qrl::app {
@@ -38,11 +38,11 @@ void set_action(CLI::App& command, Action& action, const std::shared_ptr<BenchAr
 
 /// Returns the default recipe with --set's values and the arguments' lengths. Throws an input error for a key
 /// without effect.
-config::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
+train::LoadedRecipe recipe_of(const std::string& name, const BenchArguments& arguments);
 /// Sets keys whose value is `auto` as a run with these sequences would. Assumes 80 GiB if this machine has no GPU.
-void plan_gpu(config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
+void plan_gpu(train::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 /// Returns train::activations_ahead_bytes for the run that plan_gpu assumes.
-double ahead_bytes(const config::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
+double ahead_bytes(const train::Recipe& recipe, const BenchArguments& arguments, const model::ModelConfig& config);
 
 model::ModelConfig config_of(const BenchArguments& arguments);
 
@@ -52,7 +52,7 @@ struct ModelBench {
 
   nlohmann::ordered_json facts() const;
 
-  bool on_gpu() const { return config::samples_on_gpu(loaded.recipe); }
+  bool on_gpu() const { return train::samples_on_gpu(loaded.recipe); }
   quant::Format quant_format() const;
   /// Describes a decode tick of `batch` sequences that have half of their new tokens.
   DecodeTick tick_of(std::int64_t batch) const;
@@ -61,7 +61,7 @@ struct ModelBench {
 
   BenchArguments args;
   std::string name;
-  config::LoadedRecipe loaded;
+  train::LoadedRecipe loaded;
   ops::Ceilings ceilings;
   model::HfModel hf;
   model::ModelConfig config;
@@ -70,7 +70,7 @@ struct ModelBench {
 /// Adds the peak memory to `result` and prints it.
 void finish(nlohmann::ordered_json& result, const BenchArguments& arguments);
 
-void require_whole_batch(const config::Recipe& recipe, const BenchArguments& arguments);
+void require_whole_batch(const train::Recipe& recipe, const BenchArguments& arguments);
 
 /// Prints what the benchmark would measure and allocate (--dry-run).
 void plan_bench(const std::string& name, const BenchArguments& arguments);

@@ -8,18 +8,18 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "benchmarks.h"
-#include "config/reader.h"
 #include "learner/bench/policy_loss_speed.h"
 #include "learner/learner.h"
 #include "learner/objective/mini_batch.h"
 #include "learner/tensors/cuda_library.h"
 #include "learner_work.h"
 #include "train/metrics/step_metrics.h"
-#include "train/plan/catalog.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/step/gap_probe.h"
 
 namespace qrl::app {
@@ -37,8 +37,8 @@ void add_correction_costs(nlohmann::ordered_json& result, std::span<const types:
   };
   std::vector<Way> ways;
   const auto add = [&](const std::string& name, const std::string& settings) {
-    const config::Recipe recipe =
-        config::parse_recipe(train::keys(), "rollout_correction: {" + settings + "}", "bench", {}, {}, false).recipe;
+    const train::Recipe recipe =
+        train::parse_recipe(train::keys(), "rollout_correction: {" + settings + "}", "bench", {}, {}, false).recipe;
     ways.push_back({name, train::loss_options(recipe)});
   };
   for (const config::Option* one : train::keys().catalog().corrections.all()) {
@@ -100,7 +100,7 @@ nlohmann::ordered_json facts_of_step(const ModelBench& bench, const decoder::Dec
                                                    : static_cast<double>(stats.decode_graph_ticks) /
                                                          static_cast<double>(stats.decode_ticks);
   }
-  if (config::learns_on_gpu(bench.loaded.recipe))
+  if (train::learns_on_gpu(bench.loaded.recipe))
     facts["gpu_gib"] = static_cast<double>(learner::gpu_bytes_in_use(0)) / (1 << 30);
   return facts;
 }

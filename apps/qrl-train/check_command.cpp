@@ -8,7 +8,6 @@
 #include "base/hub.h"
 #include "base/threads.h"
 #include "commands.h"
-#include "config/reader.h"
 #include "data/chat_template.h"
 #include "data/csv.h"
 #include "data/jsonl.h"
@@ -21,8 +20,9 @@
 #include "state/safetensors.h"
 #include "tasks/countdown/solver.h"
 #include "tasks/countdown/verifier.h"
-#include "train/plan/catalog.h"
 #include "train/policy/policy.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -78,7 +78,7 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 std::string describe_recipe(const std::string& file) {
-  const config::LoadedRecipe loaded = config::load_recipe(train::keys(), file, {}, false);
+  const train::LoadedRecipe loaded = train::load_recipe(train::keys(), file, {}, false);
   return file + ": a recipe with valid keys, types, ranges and rules (qrl-train " + file +
          " --dry-run checks the rest)";
 }

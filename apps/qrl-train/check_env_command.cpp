@@ -151,8 +151,8 @@ void print_played(const rollout::Rollout& rollout, const std::vector<std::string
 }
 
 void check_env(const CheckEnvArguments& arguments) {
-  const config::Recipe recipe = arguments.recipe.load(true, config::RecipeUse::sampling).recipe;
-  QRL_REQUIRE(config::has_environment(recipe), "environment.command", "a program", "none",
+  const train::Recipe recipe = arguments.recipe.load(true, train::RecipeUse::sampling).recipe;
+  QRL_REQUIRE(train::has_environment(recipe), "environment.command", "a program", "none",
               "set environment.command: [python3, -m, qrl_env, \"trl:envs.py:Game\"]");
   const model::ModelConfig config = train::model_config(recipe);
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, config);

@@ -6,8 +6,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "given_prompts.h"
 #include "learner/learner.h"
@@ -15,13 +13,14 @@
 #include "ops/sample.h"
 #include "report/rules.h"
 #include "rollout/rollout.h"
-#include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/step/gap_probe.h"
 
 namespace qrl::app {
@@ -85,15 +84,14 @@ const std::vector<Setting>& gap_settings() {
   return kSettings;
 }
 
-config::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
+train::Recipe recipe_of_setting(const Setting& setting, std::uint64_t seed) {
   const std::string own = "{trainer: {seed: " + std::to_string(seed) +
                           "}, data: {max_response_length: " + std::to_string(kGapTokens) +
                           "}, rollout: {bitwise: false}, quant: {learner: {forward: bf16}}}";
   std::vector<std::string> overrides;
   for (const std::string& key : setting.keys)
     overrides.push_back(key.find('.') < key.find('=') ? key : "quant.rollout." + key);
-  return config::parse_recipe(train::keys(), own, "check gap", {}, overrides, false, config::RecipeUse::sampling)
-      .recipe;
+  return train::parse_recipe(train::keys(), own, "check gap", {}, overrides, false, train::RecipeUse::sampling).recipe;
 }
 
 struct Drawn {
@@ -106,7 +104,7 @@ struct Drawn {
 
 /// Samples with bf16 weights. All settings are measured on these samples.
 Drawn draw(const train::Policy& policy, std::uint64_t seed, dist::Collectives& world) {
-  config::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
+  train::Recipe recipe = recipe_of_setting(gap_settings().front(), seed);
   Drawn drawn;
   for (const char* text : kGapPrompts) drawn.prompts.push_back({text, "", "check gap", {}});
   encode(drawn.prompts, recipe.data, policy);
@@ -156,7 +154,7 @@ class GapTable {
   GapTable(const train::Policy& policy, Drawn drawn, dist::Collectives& world)
       : policy_(policy), drawn_(std::move(drawn)), world_(world) {}
 
-  GapRow measure(const config::Recipe& recipe) {
+  GapRow measure(const train::Recipe& recipe) {
     learner::LearnerOptions options = train::learner_options(recipe);
     options.trainable = options.shard_optimizer = false;
     const bool reads_snapshot = options.numerics.forward != config::LearnerForward::bf16;
@@ -230,7 +228,7 @@ void recommend(const std::vector<std::pair<const Setting*, GapRow>>& rows) {
 }
 
 void check_gap(const GapArguments& arguments, dist::Collectives& world) {
-  const config::Recipe plain = recipe_of_setting(gap_settings().front(), arguments.seed);
+  const train::Recipe plain = recipe_of_setting(gap_settings().front(), arguments.seed);
   train::set_threads(plain, world);
   const train::Policy policy = train::load_policy(given_model(arguments.model));
   Drawn drawn = draw(policy, arguments.seed, world);
@@ -244,7 +242,7 @@ void check_gap(const GapArguments& arguments, dist::Collectives& world) {
   std::vector<std::pair<const Setting*, GapRow>> rows;
   for (const Setting& setting : gap_settings()) {
     if (!setting.is_usual && !arguments.all) continue;
-    const config::Recipe recipe = recipe_of_setting(setting, arguments.seed);
+    const train::Recipe recipe = recipe_of_setting(setting, arguments.seed);
     model::SnapshotFormats formats = train::sampler_formats(recipe);
     formats.rotates_if_it_fits = true;
     if (formats.rotation && !model::fitting_rotation(policy.config, formats)) {

@@ -51,7 +51,7 @@ std::string noise(std::size_t prompt) {
 }
 
 /// Makes rows from each training row, one per kind of response: its ground truth if it has one, nothing, noise.
-Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier) {
+Rows training_rows(const train::Recipe& recipe, const tasks::Verifier& verifier) {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptSet set = train::load_train_prompts(recipe, tokenizer, verifier);
   Rows rows;
@@ -72,7 +72,7 @@ Rows training_rows(const config::Recipe& recipe, const tasks::Verifier& verifier
   return rows;
 }
 
-Rows rows_of_file(const std::string& file, const config::Recipe& recipe, const tasks::Verifier& verifier) {
+Rows rows_of_file(const std::string& file, const train::Recipe& recipe, const tasks::Verifier& verifier) {
   std::ifstream in = data::open_rows(file, "a JSONL file");
   const RowForm form{nullptr, data::ground_truth_names(recipe.data.ground_truth_key), true,
                      recipe.data.ground_truth_key.empty() && !verifier.needs_ground_truths()};
@@ -183,7 +183,7 @@ void print_speed(const tasks::JudgeReport& report) {
 }
 
 void require_same(const Rows& rows, const Judged& first, const Judged& second, const std::vector<std::string>& names,
-                  const config::RewardRecipe& recipe) {
+                  const train::RewardRecipe& recipe) {
   std::string lines, errors;
   std::size_t num_different = 0, num_errors = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -203,7 +203,7 @@ void require_same(const Rows& rows, const Judged& first, const Judged& second, c
 }
 
 /// Returns "a correct response scores 1, any other 0", for example. Built-in verifiers score so.
-std::string rule_text(const config::RewardRecipe& reward) {
+std::string rule_text(const train::RewardRecipe& reward) {
   std::string text = base::format("a correct response scores %g, any other %g", reward.correct, reward.wrong);
   if (reward.format != 0) text += base::format(", plus %g if its answer has the right format", reward.format);
   if (reward.partial != 0) text += base::format(", plus %g times its partial credit (0 to 1)", reward.partial);
@@ -225,7 +225,7 @@ void print_reads(const tasks::Verifier& verifier) {
 }
 
 void check_reward(const CheckRewardArguments& arguments) {
-  const config::Recipe recipe = arguments.recipe.load(arguments.file.empty(), config::RecipeUse::sampling).recipe;
+  const train::Recipe recipe = arguments.recipe.load(arguments.file.empty(), train::RecipeUse::sampling).recipe;
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
   // Is called once for each verifier, because checking the first question starts the verifier's program.

@@ -15,7 +15,7 @@
 #include "report/recipe_lines.h"
 #include "state/hash.h"
 #include "train/metrics/held_out_names.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
 #include "train/run_plan.h"
 
 namespace qrl::app {
@@ -35,7 +35,7 @@ constexpr std::int64_t kOtherSamples = 1'000'000;
 
 std::string place_of(const Arm& arm) { return "arm " + arm.name; }
 
-void check_difference(const Arm& a, const Arm& b, const config::LoadedRecipe& of_a, const config::LoadedRecipe& of_b) {
+void check_difference(const Arm& a, const Arm& b, const train::LoadedRecipe& of_a, const train::LoadedRecipe& of_b) {
   bool differ = a.samples != b.samples;
   for (const auto& [key, values] : report::differing_keys({of_a.resolved_yaml, of_b.resolved_yaml})) {
     if (key.ends_with(".seed")) continue;
@@ -72,7 +72,7 @@ bool is_listed(const std::string& metric) {
 }
 
 /// `scores`: names of the held-out scores (val/SOURCE/mean@N).
-void check_endpoint(const Endpoint& endpoint, const config::Recipe& recipe, const std::vector<std::string>& scores) {
+void check_endpoint(const Endpoint& endpoint, const train::Recipe& recipe, const std::vector<std::string>& scores) {
   const std::string place = "endpoint " + endpoint.name, metric = endpoint.metric;
   const bool is_export = metric.starts_with("export/"), is_held_out = metric.starts_with("val/");
   std::vector<std::string> known;
@@ -91,7 +91,7 @@ void check_endpoint(const Endpoint& endpoint, const config::Recipe& recipe, cons
                               : known.empty()            ? "held-out prompts and eval.freq above 0"
                                                          : base::joined(known, ", ");
   QRL_REQUIRE(is_known, place, choices, base::quoted(metric));
-  QRL_REQUIRE(!is_export || !config::trains_adapters(recipe), place, "a metric of runs with adapters",
+  QRL_REQUIRE(!is_export || !train::trains_adapters(recipe), place, "a metric of runs with adapters",
               base::quoted(metric), "the held-out score is already that of the exported adapters");
   const std::int64_t last = recipe.trainer.total_training_steps, freq = recipe.eval.freq;
   for (const std::int64_t step : endpoint.steps) {
@@ -116,9 +116,9 @@ std::string digest_of(const train::RunPlan& run, const std::string& weights) {
   return hash.hex().substr(0, 16);
 }
 
-void check_samples(const Arm& arm, const config::Recipe& recipe) {
+void check_samples(const Arm& arm, const train::Recipe& recipe) {
   if (arm.samples == 0) return;
-  QRL_REQUIRE(recipe.sft.train_files.empty() && !config::trains_adapters(recipe), place_of(arm), "no samples key",
+  QRL_REQUIRE(recipe.sft.train_files.empty() && !train::trains_adapters(recipe), place_of(arm), "no samples key",
               "samples: " + std::to_string(arm.samples),
               "sft.train_files and new adapters follow trainer.seed, as the samples do");
 }
@@ -137,11 +137,11 @@ std::vector<std::string> settings_of(const Plan& plan, const Arm& arm, std::int6
   std::vector<std::string> settings = arm.set;
   settings.push_back("trainer.seed=" + std::to_string(seed));
   if (arm.samples == 0) return settings;
-  const config::Recipe recipe =
-      config::load_recipe(train::keys(), plan.base, settings, true, config::RecipeUse::training).recipe;
+  const train::Recipe recipe =
+      train::load_recipe(train::keys(), plan.base, settings, true, train::RecipeUse::training).recipe;
   for (const char* key : kSeeds)
     if (train::keys().find(key)->acts(recipe))
-      settings.push_back(std::string(key) + "=" + config::printed_value(recipe, key));
+      settings.push_back(std::string(key) + "=" + train::printed_value(recipe, key));
   settings.push_back("trainer.seed=" + std::to_string(seed + kOtherSamples * arm.samples));
   return settings;
 }
@@ -151,17 +151,17 @@ void check_arms(Plan& plan, dist::Collectives& world) {
   for (const std::string& column : plan.columns)
     QRL_REQUIRE(column.starts_with("export/") || is_listed(column), "columns", "a metric of docs/reference/metrics.md",
                 base::quoted(column));
-  std::vector<config::LoadedRecipe> loaded;
+  std::vector<train::LoadedRecipe> loaded;
   std::map<std::string, std::string> weights;  // by model.path
   for (Arm& arm : plan.arms) {
-    loaded.push_back(config::load_recipe(train::keys(), plan.base, settings_of(plan, arm, arm.seeds.front()), true,
-                                         config::RecipeUse::training));
+    loaded.push_back(train::load_recipe(train::keys(), plan.base, settings_of(plan, arm, arm.seeds.front()), true,
+                                        train::RecipeUse::training));
     for (std::size_t i = 0; i + 1 < loaded.size(); ++i) check_difference(plan.arms[i], arm, loaded[i], loaded.back());
   }
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     Arm& arm = plan.arms[i];
     const train::RunPlan run = train::plan_run(train::outline_run(loaded[i], {}, world), {}, world);
-    const config::Recipe& recipe = run.recipe();
+    const train::Recipe& recipe = run.recipe();
     check_samples(arm, recipe);
     if (i == 0) plan.steps = recipe.trainer.total_training_steps;
     QRL_REQUIRE(recipe.trainer.total_training_steps == plan.steps, place_of(arm),

@@ -22,7 +22,7 @@
 #include "ops/isa.h"
 #include "report/sessions.h"
 #include "state/file.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
 #include "train/signals.h"
 
 extern char** environ;
@@ -45,7 +45,7 @@ struct Job {
 
 /// Returns whether an arm's recipe sets the number of threads.
 bool sets_threads(const Plan& plan, const Arm& arm) {
-  return config::load_recipe(train::keys(), plan.base, arm.set, true, config::RecipeUse::training)
+  return train::load_recipe(train::keys(), plan.base, arm.set, true, train::RecipeUse::training)
       .origins.contains("trainer.threads");
 }
 

@@ -7,7 +7,7 @@
 #include "state/file.h"
 #include "state/folder.h"
 #include "tasks/generator.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::app {
 

@@ -51,7 +51,7 @@ void dump(const DumpArguments& arguments, dist::Collectives& world) {
   require_new_file(arguments.out, "--out");
   RecipeArguments on_cpu = arguments.recipe;
   for (const char* key : {"trainer.device", "rollout.device"}) on_cpu.overrides.push_back(std::string(key) + "=cpu");
-  const config::Recipe recipe = on_cpu.load(true, config::RecipeUse::sampling).recipe;
+  const train::Recipe recipe = on_cpu.load(true, train::RecipeUse::sampling).recipe;
   train::set_threads(recipe, world);
   train::Policy policy = policy_of(recipe, arguments.checkpoint);
   PromptArguments given;

@@ -43,9 +43,9 @@ void make_new_folder(const std::string& dir) {
 void evaluate(const EvalArguments& arguments, dist::Collectives& world) {
   require_own_launcher();
   if (!arguments.out.empty() && world.is_first()) make_new_folder(arguments.out);
-  config::LoadedRecipe loaded = arguments.recipe.load(true, config::RecipeUse::sampling);
+  train::LoadedRecipe loaded = arguments.recipe.load(true, train::RecipeUse::sampling);
   train::take_recorded_formats(loaded, given_model(arguments.checkpoint));
-  const config::Recipe& recipe = loaded.recipe;
+  const train::Recipe& recipe = loaded.recipe;
   train::set_threads(recipe, world);
   world.set_time_limit(static_cast<double>(recipe.trainer.collective_timeout_s));
   base::set_log_quiet(!world.is_first());

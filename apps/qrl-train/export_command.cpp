@@ -8,7 +8,6 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "export_gguf.h"
 #include "loaded_sampler.h"
@@ -22,11 +21,12 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluate/export_score.h"
 #include "train/files/checkpoint_folder.h"
-#include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/policy/merge.h"
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -101,8 +101,8 @@ void check_kind(const ExportArguments& arguments, const train::Policy& policy) {
               "no --merge", "add --merge: logits need a whole model");
 }
 
-config::Recipe recipe_of(const std::string& checkpoint) {
-  return config::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, config::RecipeUse::record).recipe;
+train::Recipe recipe_of(const std::string& checkpoint) {
+  return train::load_recipe(train::keys(), checkpoint + "/recipe.yaml", {}, false, train::RecipeUse::record).recipe;
 }
 
 /// Returns the quantized base to merge onto, or nothing for the original weights. Prints the choice. --onto selects the
@@ -118,7 +118,7 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
     say("not quantized");
     return std::nullopt;
   }
-  const config::Recipe recipe = recipe_of(arguments.checkpoint);
+  const train::Recipe recipe = recipe_of(arguments.checkpoint);
   const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
   if (arguments.onto.empty() && reads_original) {
     say("not quantized, as the learner used it");
@@ -207,7 +207,7 @@ void export_adapters(const ExportArguments& arguments, const train::Policy& poli
               arguments.out.c_str(), adapter.base_path.c_str());
 }
 
-config::Recipe quantized_recipe(const ExportArguments& arguments) {
+train::Recipe quantized_recipe(const ExportArguments& arguments) {
   QRL_REQUIRE(train::is_checkpoint(arguments.checkpoint), "--quantized", "a checkpoint",
               base::quoted(arguments.checkpoint),
               "name RUN or RUN/checkpoints/step_N: only a run's recipe says how its sampler was quantized");
@@ -218,7 +218,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
     QRL_REQUIRE(!is_given, option, "no --quantized with it", "both",
                 "omit one of them: with --quantized the checkpoint's recipe determines what is written");
   }
-  const config::Recipe recipe = recipe_of(arguments.checkpoint);
+  const train::Recipe recipe = recipe_of(arguments.checkpoint);
   QRL_REQUIRE(
       !model::is_peft(arguments.checkpoint) || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
       "lora.publish: merge for a checkpoint of adapters", "adapter",
@@ -238,7 +238,7 @@ config::Recipe quantized_recipe(const ExportArguments& arguments) {
 }
 
 void export_quantized(const ExportArguments& arguments, dist::Collectives& world) {
-  const config::Recipe recipe = quantized_recipe(arguments);
+  const train::Recipe recipe = quantized_recipe(arguments);
   train::Policy policy = train::load_policy(arguments.checkpoint);
   policy.config = train::read_checkpoint_state(arguments.checkpoint).config;
   const model::SnapshotFormats formats = train::snapshot_formats(recipe.quant);

@@ -11,8 +11,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "commands.h"
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "data/dataset_folder.h"
 #include "given_prompts.h"
 #include "loaded_sampler.h"
@@ -20,12 +18,13 @@
 #include "tasks/verifier.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/progress.h"
-#include "train/plan/catalog.h"
 #include "train/plan/machine.h"
 #include "train/plan/options.h"
 #include "train/plan/recorded_recipe.h"
 #include "train/policy/policy.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -60,7 +59,7 @@ struct GenerateArguments {
 };
 
 struct Source {
-  config::Recipe recipe;
+  train::Recipe recipe;
   train::Policy policy;
   std::string checkpoint;
 };
@@ -101,8 +100,7 @@ Source open_source(const GenerateArguments& arguments) {
                 "a recipe file, a checkpoint, a Hugging Face folder, a GGUF file or a model in the Hub's cache",
                 "no such file or folder",
                 "download a model first (hf download NAME --local-dir DIR): this command downloads nothing");
-    config::LoadedRecipe loaded =
-        config::load_recipe(train::keys(), from, overrides, true, config::RecipeUse::sampling);
+    train::LoadedRecipe loaded = train::load_recipe(train::keys(), from, overrides, true, train::RecipeUse::sampling);
     train::take_recorded_formats(loaded, given_model(arguments.checkpoint));
     train::Policy policy = policy_of(loaded.recipe, arguments.checkpoint);
     return {std::move(loaded.recipe), std::move(policy), arguments.checkpoint};
@@ -110,18 +108,18 @@ Source open_source(const GenerateArguments& arguments) {
   QRL_REQUIRE(arguments.checkpoint.empty(), "--checkpoint", "a recipe file as MODEL", "the folder " + from,
               "give only one folder: qrl-train generate " + base::shell_word(arguments.checkpoint));
   train::Policy policy = train::load_policy(from);
-  config::Recipe recipe =
+  train::Recipe recipe =
       train::is_checkpoint(from)
-          ? config::load_recipe(train::keys(), fs::path(from) / "recipe.yaml", overrides, false,
-                                config::RecipeUse::record)
+          ? train::load_recipe(train::keys(), fs::path(from) / "recipe.yaml", overrides, false,
+                               train::RecipeUse::record)
                 .recipe
-          : config::parse_recipe(train::keys(), recipe_of_folder(policy.config), from, {}, overrides, false).recipe;
+          : train::parse_recipe(train::keys(), recipe_of_folder(policy.config), from, {}, overrides, false).recipe;
   return {std::move(recipe), std::move(policy), from};
 }
 
 /// Throws an input error if KV scales or a profile must be calibrated, but training prompts are not on this machine.
-void require_calibration_data(const LoadedSampler& loaded, const config::Recipe& recipe) {
-  const config::DataRecipe& data = recipe.data;
+void require_calibration_data(const LoadedSampler& loaded, const train::Recipe& recipe) {
+  const train::DataRecipe& data = recipe.data;
   const auto missing = std::ranges::find_if(data.train_files, [](const std::string& file) {
     std::error_code error;
     return !fs::exists(data::find_data_files(file).files.front(), error);
@@ -173,7 +171,7 @@ void print(const std::vector<GivenPrompt>& prompts, const std::vector<types::Com
 void generate(const GenerateArguments& arguments, dist::Collectives& world) {
   set_memory_settings("the samples generated at once (--n, --max-tokens, rollout.max_num_seqs, rollout.kv_pages)");
   Source source = open_source(arguments);
-  const config::Recipe& recipe = source.recipe;
+  const train::Recipe& recipe = source.recipe;
   train::set_threads(recipe, world);
   std::vector<GivenPrompt> prompts = read_prompts(arguments.prompts, recipe.data);
   encode(prompts, recipe.data, source.policy);

@@ -8,12 +8,12 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "command.h"
-#include "config/keys/key.h"
 #include "data/jsonl.h"
 #include "tasks/generator.h"
 #include "train/prompts/encoder.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::app {
 
@@ -29,7 +29,7 @@ void check_prompts(const PromptArguments& arguments, const std::string& model) {
               "for standard input, omit --prompt: qrl-train generate " + base::shell_word(model) + " -");
 }
 
-std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe) {
+std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const train::DataRecipe& recipe) {
   std::vector<GivenPrompt> prompts;
   for (const std::string& text : arguments.texts) {
     const std::string number = arguments.texts.size() > 1 ? " " + std::to_string(prompts.size() + 1) : "";
@@ -55,7 +55,7 @@ std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const co
   return prompts;
 }
 
-void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy) {
+void encode(std::vector<GivenPrompt>& prompts, const train::DataRecipe& recipe, const train::Policy& policy) {
   const train::PromptEncoder encoder(recipe, policy.tokenizer);
   const std::int64_t positions = policy.config.max_position_embeddings;
   const std::int64_t max_new = recipe.max_response_length;
@@ -81,11 +81,11 @@ std::int64_t longest_of(const std::vector<GivenPrompt>& prompts) {
   return static_cast<std::int64_t>(longest);
 }
 
-void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe) {
+void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const train::Recipe& recipe) {
   const auto without =
       std::ranges::find_if(prompts, [](const GivenPrompt& prompt) { return !prompt.text.ends_with('\n'); });
   if (without == prompts.end()) return;
-  for (const config::GeneratorRecipe* generator : {&recipe.data.train_generator, &recipe.data.val_generator}) {
+  for (const train::GeneratorRecipe* generator : {&recipe.data.train_generator, &recipe.data.val_generator}) {
     if (generator->task.empty()) continue;
     const tasks::Generator& kind = *generator->task;
     if (!kind.generate(generator->own, 0, tasks::Split::train, 0).prompt.ends_with('\n')) return;

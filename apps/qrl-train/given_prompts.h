@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "data/conversation.h"
 #include "train/policy/policy.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::app {
 
@@ -28,13 +28,13 @@ struct GivenPrompt {
 void check_prompts(const PromptArguments& arguments, const std::string& model);
 
 /// Reads the prompts. Throws an input error that names the source of an empty or non-UTF-8 prompt.
-std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const config::DataRecipe& recipe);
+std::vector<GivenPrompt> read_prompts(const PromptArguments& arguments, const train::DataRecipe& recipe);
 
 /// Tokenizes the prompts. Throws an input error if a prompt and its response exceed the model's positions.
-void encode(std::vector<GivenPrompt>& prompts, const config::DataRecipe& recipe, const train::Policy& policy);
+void encode(std::vector<GivenPrompt>& prompts, const train::DataRecipe& recipe, const train::Policy& policy);
 std::int64_t longest_of(const std::vector<GivenPrompt>& prompts);  ///< tokens of the longest prompt
 
 /// Logs a hint if the recipe's task generator ends its prompts in a newline, but a given prompt does not end so.
-void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const config::Recipe& recipe);
+void hint_at_line_break(const std::vector<GivenPrompt>& prompts, const train::Recipe& recipe);
 
 }  // namespace qrl::app

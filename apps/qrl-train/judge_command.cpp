@@ -8,15 +8,14 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "commands.h"
-#include "config/keys/key.h"
-#include "config/keys/sections.h"
 #include "data/jsonl.h"
 #include "data/row.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
 #include "tasks/verifier.h"
-#include "train/plan/catalog.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/sections.h"
 
 namespace qrl::app {
 
@@ -67,7 +66,7 @@ void print_line(const nlohmann::ordered_json& line, std::string& lines) {
   lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-void print_verdicts(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const config::Recipe& recipe,
+void print_verdicts(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const train::Recipe& recipe,
                     bool partial, bool time) {
   std::vector<double> times_us;
   const std::vector<reward::Verdict> verdicts =
@@ -85,7 +84,7 @@ void print_verdicts(std::vector<JudgedRow>& rows, const tasks::Verifier& verifie
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-void print_scores(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const config::Recipe& recipe) {
+void print_scores(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const train::Recipe& recipe) {
   const tasks::RuleWeights weights = train::rule_weights(recipe.reward);
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier, recipe);
   std::string lines;
@@ -105,16 +104,16 @@ void print_scores(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-config::Recipe recipe_of(const JudgeArguments& arguments) {
-  if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, config::RecipeUse::sampling).recipe;
-  config::Recipe recipe = train::keys().defaults();
+train::Recipe recipe_of(const JudgeArguments& arguments) {
+  if (!arguments.recipe.file.empty()) return arguments.recipe.load(false, train::RecipeUse::sampling).recipe;
+  train::Recipe recipe = train::keys().defaults();
   recipe.reward.verifier = train::keys().catalog().verifiers.select(arguments.verifier);
   for (const VerifierOption& option : arguments.own) recipe.own.set(*option.key, option.word);
   return recipe;
 }
 
 void judge(const JudgeArguments& arguments) {
-  const config::Recipe recipe = recipe_of(arguments);
+  const train::Recipe recipe = recipe_of(arguments);
   const bool by_recipe = !arguments.recipe.file.empty();
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   verifier->show_log();
@@ -189,7 +188,7 @@ std::string own_fields() {
 std::vector<std::string> verifier_words() {
   std::vector<std::string> words;
   for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
-    if (verifier->word != config::kCommandVerifier) words.emplace_back(verifier->word);  // `command` needs a recipe
+    if (verifier->word != train::kCommandVerifier) words.emplace_back(verifier->word);  // `command` needs a recipe
   }
   return words;
 }

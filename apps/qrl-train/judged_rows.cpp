@@ -83,7 +83,7 @@ std::vector<types::TokenId> response_tokens(const data::Tokenizer& tokenizer, co
   return tokens;
 }
 
-void add_tokens(std::vector<JudgedRow>& rows, const config::Recipe& recipe) try {
+void add_tokens(std::vector<JudgedRow>& rows, const train::Recipe& recipe) try {
   const data::Tokenizer tokenizer = train::make_tokenizer(recipe, train::model_config(recipe));
   const train::PromptEncoder encoder(recipe.data, tokenizer);
   for (JudgedRow& row : rows) {
@@ -100,7 +100,7 @@ void add_tokens(std::vector<JudgedRow>& rows, const config::Recipe& recipe) try 
 }
 
 std::vector<reward::Verdict> judge_rows(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
-                                        const config::Recipe& recipe) {
+                                        const train::Recipe& recipe) {
   std::vector<std::shared_ptr<const types::Gold>> golds(rows.size());
   std::vector<tasks::Sample> samples(rows.size());
   if (!rows.empty())

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "tasks/verifier.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::app {
 
@@ -31,13 +31,13 @@ JudgedRow read_judged_row(const nlohmann::json& row, const RowForm& form, const 
 
 /// Encodes response and prompt of each row with the recipe's tokenizer and chat template. Logs a warning and leaves the
 /// tokens empty if the recipe's model cannot be read.
-void add_tokens(std::vector<JudgedRow>& rows, const config::Recipe& recipe);
+void add_tokens(std::vector<JudgedRow>& rows, const train::Recipe& recipe);
 
 /// Returns the ids of a response that ends with the end token, if the tokenizer has one.
 std::vector<types::TokenId> response_tokens(const data::Tokenizer& tokenizer, const std::string& response);
 
 /// Judges the rows as one batch, each as its own group.
 std::vector<reward::Verdict> judge_rows(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier,
-                                        const config::Recipe& recipe);
+                                        const train::Recipe& recipe);
 
 }  // namespace qrl::app

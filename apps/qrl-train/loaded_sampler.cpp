@@ -21,26 +21,26 @@ std::string given_model(const std::string& name) {
   return name.empty() ? name : train::checkpoint_of_run(base::local_model(name)).string();
 }
 
-train::Policy policy_of(const config::Recipe& recipe, const std::string& checkpoint) {
+train::Policy policy_of(const train::Recipe& recipe, const std::string& checkpoint) {
   return checkpoint.empty() ? train::initial_policy(recipe) : train::load_policy(given_model(checkpoint));
 }
 
 namespace {
 
-bool has_adapters_beside_base(const train::Policy& policy, const config::Recipe& recipe) {
+bool has_adapters_beside_base(const train::Policy& policy, const train::Recipe& recipe) {
   return policy.adapter && recipe.lora.publish == config::LoraPublish::adapter;
 }
 
-config::Recipe with_adapters_of(const train::Policy& policy, const config::Recipe& recipe) {
-  config::Recipe adapted = recipe;
+train::Recipe with_adapters_of(const train::Policy& policy, const train::Recipe& recipe) {
+  train::Recipe adapted = recipe;
   adapted.lora =
-      has_adapters_beside_base(policy, recipe) ? train::lora_recipe(policy.adapter->lora) : config::LoraRecipe{};
+      has_adapters_beside_base(policy, recipe) ? train::lora_recipe(policy.adapter->lora) : train::LoraRecipe{};
   return adapted;
 }
 
 }  // namespace
 
-LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe, const std::string& from,
+LoadedSampler::LoadedSampler(train::Policy loaded, const train::Recipe& recipe, const std::string& from,
                              dist::Collectives& world, std::int64_t longest_prompt_tokens)
     : policy(std::move(loaded)),
       checkpoint(given_model(from)),
@@ -52,16 +52,16 @@ LoadedSampler::LoadedSampler(train::Policy loaded, const config::Recipe& recipe,
   if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
 }
 
-bool LoadedSampler::calibrates_profile(const config::Recipe& recipe) const {
+bool LoadedSampler::calibrates_profile(const train::Recipe& recipe) const {
   return !recipe.quant.profile.empty() && quantizer.profile == nullptr;
 }
 
-bool LoadedSampler::calibrates_kv(const config::Recipe& recipe) const {
+bool LoadedSampler::calibrates_kv(const train::Recipe& recipe) const {
   const bool brings_scales = recipe.quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales;
   return train::kv_format(recipe.quant) == quant::KvFormat::fp8_e4m3 && !brings_scales;
 }
 
-void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier& verifier) {
+void LoadedSampler::publish(const train::Recipe& recipe, const tasks::Verifier& verifier) {
   if (quantizer.profile != nullptr) train::require_same_profile(recipe, policy.config, *quantizer.profile);
   const bool lacks_profile = calibrates_profile(recipe);
   train::PromptSet prompts;
@@ -85,9 +85,9 @@ void LoadedSampler::publish(const config::Recipe& recipe, const tasks::Verifier&
   train::load_published(sampler, calibration, recipe.quant, quantizer);
 }
 
-void LoadedSampler::say_what_it_samples(const config::Recipe& recipe) const {
+void LoadedSampler::say_what_it_samples(const train::Recipe& recipe) const {
   const std::string whose = checkpoint.empty() ? "the recipe's model before training" : checkpoint;
-  config::Recipe sampled = with_adapters_of(policy, recipe);
+  train::Recipe sampled = with_adapters_of(policy, recipe);
   sampled.quant.rotation = sampler.snapshot.rotation() ? config::RotationKind::hadamard : config::RotationKind::none;
   const std::string what = train::policy_text(sampled);
   std::string more;

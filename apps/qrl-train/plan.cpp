@@ -39,14 +39,14 @@ void describe_model(const model::ModelConfig& config) {
       whole(config.head_dim), whole(config.vocab_size));
 }
 
-void describe_batch(const config::Recipe& recipe) {
+void describe_batch(const train::Recipe& recipe) {
   const std::int64_t prompts = recipe.data.train_batch_size, n = recipe.rollout.n;
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t updates = train::updates_per_step(recipe);
   base::print("step        %s x %s = %s of up to %s; %s of %s\n", counted(prompts, "prompt").c_str(),
               counted(n, "sample").c_str(), counted(prompts * n, "response").c_str(),
               counted(recipe.data.max_response_length, "token").c_str(), counted(updates, "update").c_str(),
-              counted(config::prompts_per_update(recipe) * n, "response").c_str());
+              counted(train::prompts_per_update(recipe) * n, "response").c_str());
   const std::int64_t per_micro = recipe.actor.max_tokens_per_micro_batch / longest;
   base::print("micro-batch %lld tokens: %lld of the longest sequences (%lld tokens)\n",
               whole(recipe.actor.max_tokens_per_micro_batch), whole(per_micro), whole(longest));
@@ -54,7 +54,7 @@ void describe_batch(const config::Recipe& recipe) {
   base::print("KV cache    %lld tokens: room for %lld of the longest sequences; up to %lld are decoded at once\n",
               whole(pages * recipe.rollout.page_size), whole(pages / train::pages_of_longest(recipe)),
               whole(recipe.rollout.max_num_seqs));
-  if (config::has_environment(recipe))
+  if (train::has_environment(recipe))
     base::print("environment up to %s; up to %s open at once in a process, whose pages stay while they wait\n",
                 counted(recipe.environment.max_turns, "turn").c_str(),
                 counted(train::most_open_conversations(recipe), "conversation").c_str());
@@ -76,12 +76,12 @@ void describe_batch(const config::Recipe& recipe) {
 }
 
 void describe_memory(const train::RunOutline& outline, int num_ranks, int num_here) {
-  const config::Recipe& recipe = outline.recipe();
+  const train::Recipe& recipe = outline.recipe();
   const bool shared = recipe.trainer.zero_stage > 0 && num_ranks > 1;
   base::print("memory per device (%d %s, each with the whole model%s)\n", num_ranks,
               num_ranks == 1 ? "process" : "processes",
               shared ? " but only a share of masters and moments, here the largest" : "");
-  if (shared && config::has_cold_start(recipe.sft))
+  if (shared && train::has_cold_start(recipe.sft))
     base::print("  only the first rank runs the cold start, with all masters and moments: plan it with one process\n");
   const std::vector<train::MemoryPart>& parts = outline.memory;
   for (const train::MemoryPart& part : parts)
@@ -106,7 +106,7 @@ void describe_memory(const train::RunOutline& outline, int num_ranks, int num_he
   }
 }
 
-void describe_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
+void describe_disk(const train::Recipe& recipe, const model::ModelConfig& config) {
   const train::DiskEstimate disk = train::estimate_disk(recipe, config);
   const auto kept = [](const train::CheckpointRoom& room) {
     return counted(room.most_kept, "checkpoint") + " of ~" + train::memory_amount(room.bytes_each);
@@ -154,7 +154,7 @@ std::string epoch_text(std::size_t num_prompts, double drawn) {
                    : base::format("an epoch is %.1f steps", steps);
 }
 
-void describe_training_data(const config::Recipe& recipe, const train::PromptSet& set) {
+void describe_training_data(const train::Recipe& recipe, const train::PromptSet& set) {
   const auto batch = static_cast<double>(recipe.data.train_batch_size);
   const std::vector<double>& weights = recipe.data.train_weights;
   const std::string epoch = weights.empty() ? ": " + epoch_text(set.prompts.size(), batch) : "";
@@ -170,7 +170,7 @@ void describe_training_data(const config::Recipe& recipe, const train::PromptSet
 }
 
 void describe_data(const train::RunPlan& plan) {
-  const config::Recipe& recipe = plan.recipe();
+  const train::Recipe& recipe = plan.recipe();
   const data::Tokenizer& tokenizer = plan.policy.tokenizer;
   describe_training_data(recipe, plan.prompts);
   std::string first;
@@ -198,7 +198,7 @@ void describe_data(const train::RunPlan& plan) {
 }
 
 /// Prints what follows from the recipe alone, where the model's config.json is absent.
-void describe_without_model(const config::LoadedRecipe& loaded) {
+void describe_without_model(const train::LoadedRecipe& loaded) {
   for (const std::string& line : train::describe_settings(loaded)) base::print("%s\n", line.c_str());
   base::print("model       %s is absent: its shapes, and so memory and disk use, are unknown\n",
               loaded.recipe.model.path.c_str());
@@ -210,7 +210,7 @@ void describe_without_model(const config::LoadedRecipe& loaded) {
 
 }  // namespace
 
-void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options) {
+void describe_run(const train::LoadedRecipe& loaded, const PlanOptions& options) {
   if (options.allow_absent && train::lacks_model(loaded.recipe)) {
     describe_without_model(loaded);
     return;
@@ -222,7 +222,7 @@ void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options
   std::optional<train::RunPlan> plan;  // precedes all printing, so that an error is the only output
   if (outline.absent.empty() && (fault.empty() || options.allow_absent))
     plan = train::plan_run(outline, request, *solo);
-  const config::Recipe& recipe = plan ? plan->recipe() : outline.recipe();
+  const train::Recipe& recipe = plan ? plan->recipe() : outline.recipe();
   std::string resume;
   if (plan) {
     if (!options.allow_absent) train::check_run_folder(recipe.trainer.default_local_dir);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/reader.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -15,6 +15,6 @@ struct PlanOptions {
 /// Reports what this machine lacks (weights, tokenizer, data files, a GPU), and skips checks that need it. Afterwards,
 /// throws an input error unless `allow_absent`. Also throws one if `num_here` processes exceed this machine's memory.
 /// `allow_change` is the option --allow-change.
-void describe_run(const config::LoadedRecipe& loaded, const PlanOptions& options);
+void describe_run(const train::LoadedRecipe& loaded, const PlanOptions& options);
 
 }  // namespace qrl::app

@@ -20,10 +20,10 @@
 #include "base/text.h"
 #include "commands.h"
 #include "config/keys/other_trainers.h"
-#include "config/reader.h"
 #include "config/yaml/yaml_tree.h"
 #include "state/file.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -72,7 +72,7 @@ ordered_json reader_input(const PortArguments& arguments) {
   ordered_json input = {{"file", arguments.file}, {"out", arguments.out}};
   for (const config::Key& key : train::keys().all())
     input["keys"][key.name] = {{"type", key.type}, {"default", key.print(train::keys().defaults())}};
-  for (const config::Alias& alias : config::aliases(train::keys().catalog()))
+  for (const config::Alias& alias : config::aliases(train::keys()))
     input["names"].push_back({alias.name, alias.key, alias.note, alias.rule});
   for (const config::ForeignValue& row : config::foreign_values()) {
     ordered_json settings = row.settings;
@@ -189,7 +189,7 @@ void check_draft(Draft& draft) {
   constexpr int kMaxPasses = 20;
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     try {
-      (void)config::parse_recipe(train::keys(), draft.text(), kDraft, "", {}, false, config::RecipeUse::training);
+      (void)train::parse_recipe(train::keys(), draft.text(), kDraft, "", {}, false, train::RecipeUse::training);
       draft.open.clear();
       return;
     } catch (const base::Error& error) {

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "commands.h"
 #include "config/printer.h"
-#include "config/reader.h"
 #include "loaded_sampler.h"
 #include "state/file.h"
 #include "tasks/verifier.h"
@@ -14,6 +13,7 @@
 #include "train/policy/quantizer.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/load.h"
 
 namespace qrl::app {
 
@@ -25,17 +25,17 @@ struct ProfileArguments {
 };
 
 void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
-  const config::LoadedRecipe loaded = arguments.recipe.load(true, config::RecipeUse::sampling);
-  const config::Recipe& recipe = loaded.recipe;
+  const train::LoadedRecipe loaded = arguments.recipe.load(true, train::RecipeUse::sampling);
+  const train::Recipe& recipe = loaded.recipe;
   const std::string& key = recipe.quant.profile;
   const std::string out = !arguments.out.empty() ? arguments.out : key != "auto" ? key : std::string();
   QRL_REQUIRE(!out.empty(), "qrl-train profile", "an output file", "neither --out nor a path in quant.rollout.profile");
-  QRL_REQUIRE(!config::has_cold_start(recipe.sft) || !arguments.checkpoint.empty(), "qrl-train profile",
+  QRL_REQUIRE(!train::has_cold_start(recipe.sft) || !arguments.checkpoint.empty(), "qrl-train profile",
               "--checkpoint for a recipe with a cold start", "no --checkpoint",
               "run the cold start with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" +
                   (recipe.sft.steps > 0 ? std::to_string(recipe.sft.steps) : "N"));
   QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
-              "int8 with qrl-train profile", config::printed_value(recipe, "quant.rollout.weights"),
+              "int8 with qrl-train profile", train::printed_value(recipe, "quant.rollout.weights"),
               "set it to int8: other formats need no profile");
   const std::filesystem::path file = state::output_file(out);
   require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");

@@ -6,10 +6,10 @@
 #include "base/text.h"
 #include "commands.h"
 #include "config/printer.h"
-#include "config/reader.h"
 #include "help.h"
 #include "plan.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/run/run.h"
 #include "train/signals.h"
 
@@ -33,14 +33,14 @@ std::string command_line() {
   return base::joined(words, " ");
 }
 
-config::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
+train::LoadedRecipe load(const TrainArguments& arguments, bool complete) {
   RecipeArguments recipe = arguments.recipe;
   if (!arguments.resume.empty()) recipe.overrides.push_back("trainer.resume_mode=" + arguments.resume);
-  return recipe.load(complete, config::RecipeUse::training);
+  return recipe.load(complete, train::RecipeUse::training);
 }
 
 void train(const TrainArguments& arguments, dist::Collectives& world, train::RunPart part) {
-  const config::LoadedRecipe loaded = load(arguments, !arguments.print_config);
+  const train::LoadedRecipe loaded = load(arguments, !arguments.print_config);
   if (arguments.print_config) {
     if (world.is_first()) std::printf("%s", loaded.annotated_yaml.c_str());
   } else if (arguments.dry_run) {
@@ -49,7 +49,7 @@ void train(const TrainArguments& arguments, dist::Collectives& world, train::Run
   } else {
     require_own_launcher();
     train::announce_signals(world.is_first());
-    QRL_REQUIRE(part != train::RunPart::cold_start_only || config::has_cold_start(loaded.recipe.sft),
+    QRL_REQUIRE(part != train::RunPart::cold_start_only || train::has_cold_start(loaded.recipe.sft),
                 arguments.recipe.file, "sft.steps or sft.epochs of at least 1 for qrl-train sft", "0",
                 "set one of them, with sft.demonstrations or sft.train_files");
     train::run(loaded, world, {part, arguments.allow_change, command_line(), program_name()});

@@ -1,4 +1,4 @@
-// Owns a recipe's options. An option is one of the words that a key such as algorithm.name accepts.
+// Owns a recipe's options. An option is one of the words that a key accepts, with what it declares.
 #pragma once
 
 #include <algorithm>
@@ -10,19 +10,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-namespace qrl::learner {
-struct PolicyLoss;
-struct Correction;
-struct KlEstimator;
-}  // namespace qrl::learner
-namespace qrl::rollout {
-struct AdvantageEstimator;
-}
-namespace qrl::tasks {
-struct Generator;
-struct VerifierChoice;
-}  // namespace qrl::tasks
 
 namespace qrl::config {
 
@@ -47,8 +34,8 @@ using ParamValue = std::variant<double, bool, std::int64_t, std::string>;
 
 /// Describes a key that options declare. Each type derived from it describes one kind of key.
 struct Param {
-  /// Full key "algorithm.WORD.KEY", where WORD is the option's word. For a task generator: the key within the section
-  /// ("max_number").
+  /// Full key "SECTION.WORD.KEY", where WORD is the option's word, or the key within a section that several options
+  /// fill.
   std::string name;
   struct Flag {};
   using Words = std::vector<std::string>;
@@ -205,17 +192,6 @@ class Selected {
  private:
   const Option* option_ = nullptr;
   const T* typed_ = nullptr;
-};
-
-/// Holds the options of each key that selects one.
-struct Catalog {
-  Choices<learner::PolicyLoss> losses;              ///< algorithm.name
-  Choices<learner::Correction> corrections;         ///< rollout_correction.method
-  Choices<Option> modes;                            ///< mode
-  Choices<tasks::Generator> generators;             ///< task of data.train_generator, val_generator, sft.demonstrations
-  Choices<tasks::VerifierChoice> verifiers;         ///< reward.verifier
-  Choices<learner::KlEstimator> kl_estimators;      ///< algorithm.kl_loss_type
-  Choices<rollout::AdvantageEstimator> estimators;  ///< algorithm.adv_estimator
 };
 
 }  // namespace qrl::config

@@ -6,13 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "config/words.h"
+
 namespace qrl::config {
 
-std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins) {
+std::string resolved_yaml(const Keys& keys, const Recipe& recipe, const std::map<std::string, std::string>* origins) {
   constexpr std::size_t kCommentColumn = 56;
   std::string yaml;
   std::vector<std::string_view> open;  // sections that contain the line written last
-  for (const Key& key : recipe.keys->all()) {
+  for (const Key& key : keys.all()) {
     const std::vector<std::string_view> parts = split(key.name, ".");
     const std::size_t num_sections = parts.size() - 1;
     std::size_t shared = 0;
@@ -36,10 +38,10 @@ std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std:
 namespace {
 
 /// Lists changed keys for which `holds` returns true and that have an effect in either recipe.
-std::vector<KeyChange> changes_where(const std::function<bool(const Key&)>& holds, const Recipe& before,
-                                     const Recipe& after) {
+std::vector<KeyChange> changes_where(const Keys& keys, const std::function<bool(const Key&)>& holds,
+                                     const Recipe& before, const Recipe& after) {
   std::vector<KeyChange> changes;
-  for (const Key& key : before.keys->all()) {
+  for (const Key& key : keys.all()) {
     std::string was = key.print(before), is = key.print(after);
     if (holds(key) && was != is && (key.acts(before) || key.acts(after)))
       changes.push_back({key.name, std::move(was), std::move(is), key.on_resume == OnResume::allow_change});
@@ -49,21 +51,20 @@ std::vector<KeyChange> changes_where(const std::function<bool(const Key&)>& hold
 
 }  // namespace
 
-std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after) {
-  return changes_where([](const Key& key) { return key.on_resume != OnResume::free; }, before, after);
+std::vector<KeyChange> changes_on_resume(const Keys& keys, const Recipe& before, const Recipe& after) {
+  return changes_where(
+      keys, [](const Key& key) { return key.on_resume != OnResume::free; }, before, after);
 }
 
-std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
+std::vector<KeyChange> changes_among(const Keys& keys, std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after) {
   const auto is_named = [&](const Key& key) {
     return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
       return name.ends_with('.') ? key.name.starts_with(name) : key.name == name;
     });
   };
-  return changes_where(is_named, before, after);
+  return changes_where(keys, is_named, before, after);
 }
-
-std::string printed_value(const Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
 
 std::string default_text(const Keys& keys, const Key& key) {
   const std::string value = key.print(keys.defaults());

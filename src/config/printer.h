@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "config/keys/key.h"
-#include "config/recipe.h"
 
 namespace qrl::config {
 
 /// Returns canonical YAML of all keys in declaration order. Reading it gives the same recipe. If `origins` (by key) is
 /// given, a comment after each value states its origin.
-std::string resolved_yaml(const Recipe& recipe, const std::map<std::string, std::string>* origins = nullptr);
-
-std::string printed_value(const Recipe& recipe, std::string_view key);
+std::string resolved_yaml(const Keys& keys, const Recipe& recipe,
+                          const std::map<std::string, std::string>* origins = nullptr);
 
 /// Describes a key whose canonical value differs between two recipes.
 struct KeyChange {
@@ -23,15 +21,15 @@ struct KeyChange {
   bool may_be_allowed = false;  ///< true for OnResume::allow_change
 };
 /// Lists changed keys in declaration order, except those with OnResume::free.
-std::vector<KeyChange> changes_on_resume(const Recipe& before, const Recipe& after);
+std::vector<KeyChange> changes_on_resume(const Keys& keys, const Recipe& before, const Recipe& after);
 /// Lists changed keys among `names` (full keys, or sections that end with a point).
-std::vector<KeyChange> changes_among(std::span<const std::string_view> names, const Recipe& before,
+std::vector<KeyChange> changes_among(const Keys& keys, std::span<const std::string_view> names, const Recipe& before,
                                      const Recipe& after);
 
 /// Return texts for help.
 std::string default_text(const Keys& keys, const Key& key);
 std::string meaning_text(const Key& key);
-/// Returns --help-all, a line per key: "optim.lr  float > 0, default 1e-6  peak learning rate".
+/// Returns --help-all, a line per key: "section.key  TYPE, default VALUE  meaning".
 std::string keys_help(const Keys& keys);
 
 }  // namespace qrl::config

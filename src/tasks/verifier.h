@@ -20,6 +20,7 @@
 namespace qrl::tasks {
 
 class Environment;
+struct VerifierChoice;
 using reward::Outcome;
 using reward::Verdict;
 

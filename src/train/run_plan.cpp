@@ -29,13 +29,13 @@ namespace qrl::train {
 
 namespace fs = std::filesystem;
 
-bool lacks_model(const config::Recipe& recipe) {
+bool lacks_model(const Recipe& recipe) {
   std::error_code error;
   const fs::path model = base::local_model(recipe.model.path);
   return !model.empty() && !fs::exists(state::is_gguf(model) ? model : model / "config.json", error);
 }
 
-std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters) {
+std::vector<std::string> absent_files(const Recipe& recipe, bool reads_adapters) {
   std::vector<std::string> absent;
   const auto need = [&](const char* key, const fs::path& file) {
     if (!fs::exists(file)) absent.push_back(file.string() + " (" + key + ")");
@@ -72,7 +72,7 @@ std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_a
 
 namespace {
 
-void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+void check_model(const LoadedRecipe& loaded, const model::ModelConfig& model) {
   require_positions(loaded, model);
   model::check_formats(model, snapshot_formats(loaded.recipe.quant));
   model::check_lora(model, lora_config(loaded.recipe.lora));
@@ -80,12 +80,12 @@ void check_model(const config::LoadedRecipe& loaded, const model::ModelConfig& m
 
 /// Replaces `auto` keys for a learner on a GPU (decide_auto). A --dry-run without a GPU plans for 80 GiB.
 void plan_gpu(RunOutline& outline, const PlanRequest& request, dist::Collectives& world) {
-  config::LoadedRecipe& loaded = outline.loaded;
-  if (!config::learns_on_gpu(loaded.recipe)) return;
+  LoadedRecipe& loaded = outline.loaded;
+  if (!learns_on_gpu(loaded.recipe)) return;
   const PlannedGpu gpu = request.is_run ? PlannedGpu{learner::smallest_gpu_share(world.local_rank(), world), true}
                                         : gpu_to_plan_for(loaded.recipe);
   for (const std::string_view key : kAutoKeys) {
-    if (config::printed_value(loaded.recipe, key) == "auto")
+    if (printed_value(loaded.recipe, key) == "auto")
       outline.chosen_keys += (outline.chosen_keys.empty() ? "" : ", ") + std::string(key);
   }
   const AutoSettings recorded = recorded_settings(loaded.recipe, world);
@@ -112,7 +112,7 @@ std::int64_t largest_set(const std::vector<PromptSet>& held_out) {
   return largest;
 }
 
-void require_known_score(const config::Recipe& recipe, const std::vector<PromptSet>& held_out,
+void require_known_score(const Recipe& recipe, const std::vector<PromptSet>& held_out,
                          const tasks::Verifier& verifier) {
   const std::string& wanted = recipe.trainer.keep_best;
   if (wanted.empty()) return;
@@ -129,15 +129,15 @@ void require_known_score(const config::Recipe& recipe, const std::vector<PromptS
 
 }  // namespace
 
-RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world) {
+RunOutline outline_run(const LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world) {
   RunOutline outline{.loaded = given, .model = model_config(given.recipe)};
-  config::Recipe& recipe = outline.loaded.recipe;
+  Recipe& recipe = outline.loaded.recipe;
   require_gpu_kernels(recipe, outline.model);
   take_recorded_keys(outline.loaded, world);
   resolve_automatic(outline.loaded, outline.model);
   if (request.is_run) {
     require_gpu(recipe, world.local_rank());
-    if (config::learns_on_gpu(recipe)) learner::require_nccl(world);
+    if (learns_on_gpu(recipe)) learner::require_nccl(world);
   }
   check_model(outline.loaded, outline.model);
   plan_gpu(outline, request, world);
@@ -156,7 +156,7 @@ RunPlan plan_run(RunOutline outline, const PlanRequest& request, dist::Collectiv
   if (world.is_first() && reads_given_adapters(outline.recipe())) (void)given_adapters(outline.recipe(), outline.model);
   Policy policy = make_policy(outline.recipe());  // checks that every tensor exists and has its shape
   RunPlan plan{std::move(outline), std::move(policy)};
-  config::Recipe& recipe = plan.loaded.recipe;
+  Recipe& recipe = plan.loaded.recipe;
   plan.verifier = tasks::make_verifier(verifier_options(recipe));
   plan.prompts = load_train_prompts(recipe, plan.policy.tokenizer, *plan.verifier);
   plan.held_out = load_held_out_prompts(recipe, plan.policy.tokenizer, *plan.verifier);

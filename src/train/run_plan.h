@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "config/reader.h"
 #include "dist/collectives.h"
 #include "learner/learner.h"
 #include "model/config.h"
@@ -17,6 +16,7 @@
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/sft_rows.h"
+#include "train/recipe/load.h"
 
 namespace qrl::train {
 
@@ -27,7 +27,7 @@ struct PlanRequest {
 
 /// Holds what follows from recipe, model config and machine, before weights and data are read.
 struct RunOutline {
-  config::LoadedRecipe loaded;  ///< recipe without `auto`; with trainer.total_epochs, total_training_steps is still 0
+  LoadedRecipe loaded;  ///< recipe without `auto`; with trainer.total_epochs, total_training_steps is still 0
   model::ModelConfig model;
   std::vector<MemoryPart> memory;   ///< memory parts of one process
   std::string memory_fault;         ///< why the machine's memory is too small, or ""
@@ -37,18 +37,18 @@ struct RunOutline {
   std::vector<std::string> absent;  ///< --dry-run: files that a run needs and this machine lacks
   std::string missing_gpu;          ///< --dry-run: why the recipe's GPU is unusable; "" otherwise
 
-  const config::Recipe& recipe() const { return loaded.recipe; }
+  const Recipe& recipe() const { return loaded.recipe; }
 };
 
 /// Returns whether model.path names a model whose config.json this machine lacks.
-bool lacks_model(const config::Recipe& recipe);
+bool lacks_model(const Recipe& recipe);
 /// Lists the files that a run needs and this machine lacks, each with its key. `reads_adapters`: a run reads lora.path.
-std::vector<std::string> absent_files(const config::Recipe& recipe, bool reads_adapters);
+std::vector<std::string> absent_files(const Recipe& recipe, bool reads_adapters);
 
 /// Checks the recipe against the model's config and the machine. Throws an input error if they do not fit together.
 /// With request.is_run, also throws if this machine lacks memory, the recipe's GPU or its libraries, and loads
 /// LibTorch's CUDA part for a learner on a GPU. Collective.
-RunOutline outline_run(const config::LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
+RunOutline outline_run(const LoadedRecipe& given, const PlanRequest& request, dist::Collectives& world);
 
 /// Holds the outline and all that a run reads before its first step. Its recipe has the final numbers of RL steps and
 /// cold-start updates.
@@ -76,7 +76,7 @@ struct RunContext {
   learner::Learner* teacher = nullptr;  ///< learner of algorithm.teacher, or null
   const AdapterBase* base = nullptr;    ///< base of the adapters, or null
 
-  const config::Recipe& recipe() const { return plan.recipe(); }
+  const Recipe& recipe() const { return plan.recipe(); }
 };
 
 }  // namespace qrl::train

@@ -99,7 +99,7 @@ void Trainer::finish_step() {
   const bool best = note_if_best(run.recipe(), recorder.row(), state);
   check_gap(recorder.row(), run.recipe().rollout_correction);  // after the row is written, because check_gap may throw
 
-  const config::TrainerRecipe& trainer = run.recipe().trainer;
+  const TrainerRecipe& trainer = run.recipe().trainer;
   const bool last = state.step == trainer.total_training_steps;
   const bool stop = run.world.any(stop_requested());
   if (stop && !last) save_and_stop();

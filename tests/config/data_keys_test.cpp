@@ -6,9 +6,9 @@
 
 #include "base/hub.h"
 #include "config/keys/other_trainers.h"
-#include "config/reader.h"
 #include "support.h"
 #include "support/files.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -36,7 +36,7 @@ TEST_CASE("data keys: other trainers' names lead to ours") {
     CHECK(holds(advice, std::string("here it is ") + key));
   }
   // A key with the same name exists, so no row of the table may say "none" for it.
-  for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
+  for (const config::Alias& alias : config::aliases(train::keys())) {
     INFO(alias.name);
     CHECK(train::keys().find(alias.name) == nullptr);
   }
@@ -53,7 +53,7 @@ TEST_CASE("time: read and printed in its largest units") {
   CHECK(read("trainer: {max_time: 90m}").trainer.max_time == 5'400);
   CHECK_FALSE(read("trainer: {max_time: null}").trainer.max_time.has_value());
   const auto& key = *train::keys().find("trainer.max_time");
-  config::Recipe recipe = train::keys().defaults();
+  train::Recipe recipe = train::keys().defaults();
   recipe.trainer.max_time = 90'061;
   CHECK(key.print(recipe) == "1d1h1m1s");
 }
@@ -96,7 +96,7 @@ TEST_CASE("model.path: a Hub name is looked up in the local cache and pinned to 
   CHECK(read("model: {path: ../Qwen}").model.path == "/Qwen");
   fs::create_directories(dir / "Qwen/Qwen3-0.6B");
   const auto there =
-      config::parse_recipe(train::keys(), "model: {path: Qwen/Qwen3-0.6B}", "r.yaml", dir.path(), {}, false);
+      train::parse_recipe(train::keys(), "model: {path: Qwen/Qwen3-0.6B}", "r.yaml", dir.path(), {}, false);
   CHECK(there.recipe.model.path == (dir / "Qwen/Qwen3-0.6B").string());
   unsetenv("HF_HUB_CACHE");
   setenv("HF_HOME", (dir / "home").c_str(), 1);

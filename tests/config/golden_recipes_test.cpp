@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "config/keys/key.h"
 #include "support.h"
 #include "support/files.h"
+#include "train/recipe/catalog.h"
 
 using namespace qrl;
 namespace fs = std::filesystem;
@@ -25,13 +25,13 @@ std::string without_folder(std::string text) {
 TEST_CASE("recipes with a mode: resolve key for key as version 0.2 did") {
   const auto golden = nlohmann::json::parse(test::read_file(QRL_SOURCE_DIR "/tests/data/golden/resolved_recipes.json"));
   const fs::path folder = QRL_SOURCE_DIR "/recipes";
-  const config::Keys decided(train::keys().catalog(), {.on_cpu = true, .on_gpu = true, .bitwise = true});
-  const config::Keys& keys = GENERATE(false, true) ? decided : train::keys();
+  const train::Keys decided(train::keys().catalog(), {.on_cpu = true, .on_gpu = true, .bitwise = true});
+  const train::Keys& keys = GENERATE(false, true) ? decided : train::keys();
   std::set<std::string> with_mode;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;
     const std::string name = entry.path().lexically_relative(folder).string();
-    const auto loaded = config::load_recipe(keys, entry.path(), {}, false);
+    const auto loaded = train::load_recipe(keys, entry.path(), {}, false);
     if (loaded.recipe.mode.empty() || !golden.at("recipes").contains(name)) continue;  // a newer file has no golden
     with_mode.insert(name);
     const auto& own = golden.at("recipes").at(name);

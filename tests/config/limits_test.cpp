@@ -1,9 +1,9 @@
 // Tests what is refused for its size or because it has no effect, and the suggestions.
 #include <string>
 
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "support.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -48,11 +48,11 @@ TEST_CASE("devices: the decoder follows the learner unless set, and bitwise acce
   CHECK(read("rollout: {device: cuda}").rollout.device == config::RolloutDevice::cuda);
   for (const char* devices : {"rollout: {device: cuda}", "trainer: {device: cuda}\nrollout: {device: cpu}"})
     CHECK(read(std::string(devices) + "\nquant: {rollout: {lm_head: int8}}").quant.lm_head == config::HeadFormat::int8);
-  const config::Recipe both = read("trainer: {device: cuda}");
-  CHECK(config::learns_on_gpu(both));
-  CHECK(config::samples_on_gpu(both));
-  CHECK(!config::samples_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
-  CHECK(!config::learns_on_gpu(read("rollout: {device: cuda}")));
+  const train::Recipe both = read("trainer: {device: cuda}");
+  CHECK(train::learns_on_gpu(both));
+  CHECK(train::samples_on_gpu(both));
+  CHECK(!train::samples_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
+  CHECK(!train::learns_on_gpu(read("rollout: {device: cuda}")));
   CHECK(read("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}").quant.learner_forward ==
         config::LearnerForward::low_bit);
   const auto bitwise = [](const std::string& rollout, const std::string& quant) {
@@ -97,8 +97,7 @@ TEST_CASE("options with effect: accepted") {
 
 TEST_CASE("KL, rejection, estimators, warm-up: records and defaults of allowed combinations") {
   const auto record = [](const std::string& yaml, const Overrides& overrides) {
-    return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
-        .recipe;
+    return train::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, train::RecipeUse::record).recipe;
   };
   CHECK(record("algorithm: {kl_loss_type: k1}", {}).algorithm.kl_loss_type == "k1");  // recorded by an older program
   CHECK_THROWS_AS(record("algorithm: {kl_loss_coef: 0}", {"algorithm.kl_loss_type=k2"}), base::Error);

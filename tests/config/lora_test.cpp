@@ -1,21 +1,21 @@
 // Tests the section `lora`: what is refused, and the advice.
 #include <string>
 
-#include "config/keys/key.h"
 #include "support.h"
+#include "train/recipe/catalog.h"
 
 using namespace qrl;
 using namespace qrl::test;
 
 TEST_CASE("adapter keys: read, printed and read again") {
-  const config::Recipe recipe =
+  const train::Recipe recipe =
       read("lora: {rank: 16, alpha: 64, rslora: true, target_modules: [q_proj, v_proj], train_norms: true}");
   CHECK(recipe.lora.rank == 16);
   CHECK(recipe.lora.alpha == 64);
   CHECK(recipe.lora.rslora);
   CHECK(recipe.lora.target_modules == std::vector<std::string>{"q_proj", "v_proj"});
   CHECK(recipe.keys->find("lora.target_modules")->print(recipe) == "[\"q_proj\", \"v_proj\"]");
-  const config::Recipe all = read("lora: {rank: 1, target_modules: all-linear}");
+  const train::Recipe all = read("lora: {rank: 1, target_modules: all-linear}");
   CHECK(all.lora.target_modules.empty());
   CHECK(all.keys->find("lora.target_modules")->print(all) == "all-linear");
   CHECK(read("optim: {lr: 1}").lora.rank == 0);

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "config/reader.h"
 #include "support/catch.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 namespace fs = std::filesystem;
@@ -23,7 +23,7 @@ const std::map<std::string, bool> kPolicyAccepts = {
 
 bool accepts(const fs::path& file, std::string& message) {
   try {
-    config::load_recipe(train::keys(), file, {}, false);
+    train::load_recipe(train::keys(), file, {}, false);
     return true;
   } catch (const base::Error& error) {
     CHECK(error.exit_code() == 2);
@@ -69,10 +69,10 @@ TEST_CASE("malformed recipes: shared ones are judged as declared") {
 
 TEST_CASE("malformed recipes: accepted ones have the declared values") {
   const fs::path dir = test::shipped_data() / "malformed" / "recipe";
-  CHECK(config::load_recipe(train::keys(), dir / "lr_1e-6.yaml", {}, false).recipe.optim.lr == 1e-6);
-  const config::Recipe anchors = config::load_recipe(train::keys(), dir / "anchor_ok.yaml", {}, false).recipe;
+  CHECK(train::load_recipe(train::keys(), dir / "lr_1e-6.yaml", {}, false).recipe.optim.lr == 1e-6);
+  const train::Recipe anchors = train::load_recipe(train::keys(), dir / "anchor_ok.yaml", {}, false).recipe;
   CHECK(anchors.trainer.total_training_steps == 8);
   CHECK(anchors.rollout.n == 8);
-  const config::Recipe traversal = config::load_recipe(train::keys(), dir / "output_traversal.yaml", {}, false).recipe;
+  const train::Recipe traversal = train::load_recipe(train::keys(), dir / "output_traversal.yaml", {}, false).recipe;
   CHECK(traversal.trainer.default_local_dir == "../../../../etc/cron.d");
 }

@@ -4,10 +4,9 @@
 
 #include <fstream>
 
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "support.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -17,13 +16,13 @@ namespace {
 const std::vector<const config::Option*>& all_modes() { return train::keys().catalog().modes.all(); }
 
 /// Returns whether the recipe switches on the correction's own flag.
-bool has_acr(const config::Recipe& recipe) {
+bool has_acr(const train::Recipe& recipe) {
   return recipe.keys->find("rollout_correction.acr")->print(recipe) == "true";
 }
 
 /// Returns the origin of a key in a recipe's annotated text.
 std::string origin(const std::string& yaml, const std::string& key, const std::vector<std::string>& overrides = {}) {
-  const std::string text = config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
+  const std::string text = train::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false).annotated_yaml;
   const std::string last = key.substr(key.rfind('.') + 1) + ": ";
   const std::size_t section = text.find(key.substr(0, key.find('.')) + ":");
   const std::size_t line = text.find(last, section), end = text.find('\n', line);
@@ -38,7 +37,7 @@ TEST_CASE("modes: each alone is a valid recipe, and its defaults are keys with a
   for (const config::Option* mode : all_modes()) {
     const std::string yaml = "mode: " + std::string(mode->word);
     CAPTURE(yaml);
-    const config::Recipe recipe = read(yaml);
+    const train::Recipe recipe = read(yaml);
     CHECK(recipe.mode == mode->word);
     REQUIRE(!mode->defaults.empty());
     for (const config::KeyDefault& one : mode->defaults) {
@@ -57,7 +56,7 @@ TEST_CASE("modes: values equal those of the papers") {
   CHECK(qurl.quant.uaq_scale == 1.5);
   CHECK(has_acr(qurl));
   CHECK(qurl.algorithm.kl_loss_coef == 1e-3);
-  CHECK(qurl.data.train_batch_size == 4 * config::prompts_per_update(qurl));
+  CHECK(qurl.data.train_batch_size == 4 * train::prompts_per_update(qurl));
   const auto qarl = read("mode: qarl");
   CHECK(qarl.quant.weights == config::WeightFormat::int4);
   CHECK(qarl.quant.learner_forward == config::LearnerForward::low_bit);
@@ -70,7 +69,7 @@ TEST_CASE("modes: values equal those of the papers") {
   CHECK(fp8rl.quant.granularity == config::Granularity::block128);
   CHECK(fp8rl.quant.kv_cache == config::KvCache::fp8_e4m3);
   CHECK(fp8rl.algorithm.name == "dapo");
-  CHECK(fp8rl.data.train_batch_size == config::prompts_per_update(fp8rl));
+  CHECK(fp8rl.data.train_batch_size == train::prompts_per_update(fp8rl));
   const auto ais = read("mode: ais");
   CHECK(ais.rollout_correction.method == "ais");
   CHECK(ais.algorithm.norm_adv_by_std == false);
@@ -98,12 +97,12 @@ TEST_CASE("modes: overridden by files, includes and arguments, wherever the mode
   write_file(dir / "base.yaml", "mode: qurl\noptim: {lr: 0.5}\n");
   write_file(dir / "top.yaml", "include: base.yaml\nquant: {uaq_scale: 1.25}\n");
   const auto load = [&](std::vector<std::string> overrides) {
-    return config::load_recipe(train::keys(), dir / "top.yaml", overrides, false).recipe;
+    return train::load_recipe(train::keys(), dir / "top.yaml", overrides, false).recipe;
   };
   CHECK(load({}).optim.lr == 0.5);
   CHECK(load({}).quant.uaq_scale == 1.25);
   CHECK(has_acr(load({})));
-  const config::Recipe other = load({"mode=ais"});
+  const train::Recipe other = load({"mode=ais"});
   CHECK(other.rollout_correction.method == "ais");
   CHECK(other.optim.grad_clip == 0.2);
   CHECK(other.optim.lr == 0.5);
@@ -116,7 +115,7 @@ TEST_CASE("modes: values tied to a format, loss or method are dropped when anoth
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=int8"}).quant.granularity == config::Granularity::automatic);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=bf16"}).quant.kv_cache.is_auto);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=fp8_e4m3"}).quant.granularity == config::Granularity::block128);
-  const config::Recipe icepop = read("mode: qurl", {"rollout_correction.method=icepop"});
+  const train::Recipe icepop = read("mode: qurl", {"rollout_correction.method=icepop"});
   CHECK_FALSE(has_acr(icepop));
   CHECK(icepop.rollout_correction.threshold == 5.0);
   const auto dapo = read("mode: qurl", {"algorithm.name=dapo"});
@@ -143,10 +142,10 @@ TEST_CASE("resolved recipe: names the origin of each value, and reads back equal
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: null}", "algorithm.clip_ratio_c") == "default");
   CHECK(origin("algorithm: {name: dapo, clip_ratio_c: 0}", "algorithm.clip_ratio_c") == "r.yaml:1");
   for (const config::Option* mode : all_modes()) {
-    const config::LoadedRecipe first =
-        config::parse_recipe(train::keys(), "mode: " + std::string(mode->word), "r.yaml", "/d", {}, false);
-    const config::LoadedRecipe second =
-        config::parse_recipe(train::keys(), first.annotated_yaml, "r.yaml", "/d", {}, false);
+    const train::LoadedRecipe first =
+        train::parse_recipe(train::keys(), "mode: " + std::string(mode->word), "r.yaml", "/d", {}, false);
+    const train::LoadedRecipe second =
+        train::parse_recipe(train::keys(), first.annotated_yaml, "r.yaml", "/d", {}, false);
     CHECK(first.recipe == second.recipe);
     CHECK(first.resolved_yaml == second.resolved_yaml);
   }

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "config/words.h"
 #include "support.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -39,7 +38,7 @@ std::vector<std::string> dotted_words(std::string_view text) {
 }  // namespace
 
 TEST_CASE("other trainers' keys: each advised key exists") {
-  for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
+  for (const config::Alias& alias : config::aliases(train::keys())) {
     INFO(alias.name);
     const auto ours = dotted_words(alias.key);
     CHECK(ours.empty() == alias.key.empty());
@@ -68,7 +67,7 @@ TEST_CASE("other trainers' keys: each advised key exists") {
 TEST_CASE("other trainers' keys: a name that is also ours has a counterpart") {
   std::set<std::string> names;
   for (const std::string& key : train::keys().names()) names.insert(key.substr(key.rfind('.') + 1));
-  for (const config::Alias& alias : config::aliases(train::keys().catalog())) {
+  for (const config::Alias& alias : config::aliases(train::keys())) {
     INFO(alias.name);
     const bool is_dotted = alias.name.find('.') != std::string_view::npos;  // refers to that section only
     CHECK((is_dotted || !alias.key.empty() || !names.contains(std::string(alias.name))));
@@ -102,7 +101,7 @@ TEST_CASE("other trainers' keys: the advised key has the same meaning") {
 
 TEST_CASE("other trainers' values: each row belongs to a name, and a recipe accepts the advised value") {
   std::set<std::string> names;
-  for (const config::Alias& alias : config::aliases(train::keys().catalog())) names.insert(alias.name);
+  for (const config::Alias& alias : config::aliases(train::keys())) names.insert(alias.name);
   for (const config::ForeignValue& row : config::foreign_values()) {
     INFO(row.name << ": " << row.value);
     const bool is_key = train::keys().find(row.name) != nullptr;
@@ -116,13 +115,13 @@ TEST_CASE("other trainers' values: each row belongs to a name, and a recipe acce
       const std::string value(colon == std::string_view::npos ? part : part.substr(colon + 2));
       INFO(key << " = " << value);
       REQUIRE(train::keys().find(key) != nullptr);
-      CHECK(config::value_fault(train::keys(), key, value).empty());
+      CHECK(train::value_fault(train::keys(), key, value).empty());
     }
   }
 }
 
 TEST_CASE("words of earlier versions: read as their new words") {
-  const config::Recipe recipe = read("algorithm: {adv_estimator: reinforce_pp}");
+  const train::Recipe recipe = read("algorithm: {adv_estimator: reinforce_pp}");
   CHECK(recipe.algorithm.adv_estimator.word() == "reinforce_plus_plus_baseline");
   CHECK(read("algorithm: {adv_estimator: reinforce_plus_plus_baseline}") == recipe);
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "config/keys/key.h"
 #include "support.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::test {
 
@@ -19,11 +19,11 @@ class RandomRecipe {
   explicit RandomRecipe(std::uint64_t index) : draw_(11, base::RandomPurpose::test, index) {}
 
   /// Returns a complete recipe with all defaults filled in.
-  config::Recipe next() {
+  train::Recipe next() {
     Overrides kept = {flag() ? "model.init.config=" + path() : "model.path=" + path()};
     if (flag()) kept.push_back("data.train_files=[" + path() + "]");
     else kept.insert(kept.end(), {"data.train_generator.task=countdown", "data.train_generator.size=7"});
-    std::optional<config::Recipe> recipe = accepted(kept);
+    std::optional<train::Recipe> recipe = accepted(kept);
     REQUIRE(recipe);
     std::vector<const config::Key*> keys;
     for (const config::Key& key : train::keys().all()) keys.push_back(&key);
@@ -32,7 +32,7 @@ class RandomRecipe {
       std::erase_if(keys, [&](const config::Key* key) {
         if (flag()) return false;
         kept.push_back(key->name + "=" + value(key->type));
-        const std::optional<config::Recipe> with = accepted(kept);
+        const std::optional<train::Recipe> with = accepted(kept);
         if (with) recipe = with;
         else kept.pop_back();
         return with.has_value();
@@ -42,7 +42,7 @@ class RandomRecipe {
   }
 
  private:
-  static std::optional<config::Recipe> accepted(const Overrides& overrides) {
+  static std::optional<train::Recipe> accepted(const Overrides& overrides) {
     try {
       return read("trainer: {seed: 1}", overrides, true);
     } catch (const base::Error&) {

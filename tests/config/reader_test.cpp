@@ -1,11 +1,10 @@
 // Tests values, keys, includes, overrides and rules of recipes.
-#include "config/reader.h"
-
 #include <fstream>
 #include <string>
 
 #include "support.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -113,7 +112,7 @@ TEST_CASE("include: read first, relative to the including file") {
   std::filesystem::create_directories(dir / "sub");
   write(dir / "sub" / "base.yaml", "optim: {lr: 0.5, eps: 0.25}\nmodel: {path: m}\n");
   write(dir / "top.yaml", "optim: {lr: 0.125}\ninclude: sub/base.yaml\n");
-  const config::Recipe recipe = config::load_recipe(train::keys(), dir / "top.yaml", {}, false).recipe;
+  const train::Recipe recipe = train::load_recipe(train::keys(), dir / "top.yaml", {}, false).recipe;
   CHECK(recipe.optim.lr == 0.125);
   CHECK(recipe.optim.eps == 0.25);
   CHECK(recipe.model.path == (dir / "sub" / "m").string());
@@ -121,7 +120,7 @@ TEST_CASE("include: read first, relative to the including file") {
 
   const auto error_of = [](const std::filesystem::path& file) -> std::string {
     try {
-      config::load_recipe(train::keys(), file, {}, false);
+      train::load_recipe(train::keys(), file, {}, false);
       return "no fault";
     } catch (const base::Error& error) {
       return error.what();
@@ -154,7 +153,7 @@ TEST_CASE("include: read first, relative to the including file") {
 
 TEST_CASE("file paths: relative to the recipe that names them, for overrides to the working directory") {
   const std::string yaml = "model: {path: ../m}\ndata: {train_files: [a, /b], val_files: [./v/../c]}";
-  const config::Recipe recipe = read(yaml);
+  const train::Recipe recipe = read(yaml);
   CHECK(recipe.model.path == "/m");
   CHECK(recipe.data.train_files == std::vector<std::string>{"/d/a", "/b"});
   CHECK(recipe.data.val_files == std::vector<std::string>{"/d/c"});
@@ -172,9 +171,9 @@ TEST_CASE("rules between keys: values at the bounds are accepted") {
 
 TEST_CASE("sizes: an update defaults to the step's prompts, a micro-batch to the longest sequence") {
   CHECK(read("data: {train_batch_size: 48}").actor.mini_batch_size == 48);
-  CHECK(config::prompts_per_update(train::keys().defaults()) == 64);
+  CHECK(train::prompts_per_update(train::keys().defaults()) == 64);
   CHECK(read("data: {train_batch_size: 48}\nactor: {mini_batch_size: 16}").actor.mini_batch_size == 16);
-  const config::Recipe reset =
+  const train::Recipe reset =
       read("data: {train_batch_size: 48}\nactor: {mini_batch_size: 16}", {"actor.mini_batch_size=null"});
   CHECK(reset.actor.mini_batch_size == 48);
   const auto tokens = [](const std::string& yaml) { return read(yaml).actor.max_tokens_per_micro_batch; };
@@ -197,7 +196,7 @@ TEST_CASE("runs: require a model and training data") {
 
 TEST_CASE("data.train_generator.task: null switches an included generator off") {
   const std::string yaml = "data: {train_generator: {task: countdown, size: 100, seed: 3}}";
-  const config::Recipe recipe = read(yaml, {"data.train_generator.task=null", "data.train_files=[a.jsonl]"});
+  const train::Recipe recipe = read(yaml, {"data.train_generator.task=null", "data.train_files=[a.jsonl]"});
   CHECK(recipe.data.train_generator.task.empty());
   CHECK(recipe.data.train_files.size() == 1);
 }
@@ -206,12 +205,12 @@ TEST_CASE("null defaults: filled in from the rest of the recipe") {
   const std::string yaml =
       "trainer: {seed: 9}\nmodel: {init: {config: c}}\nsft: {demonstrations: {task: countdown}}\n"
       "data: {train_generator: {task: countdown, size: 2}, val_generator: {task: countdown, size: 2}}\n";
-  const config::Recipe recipe = read(yaml);
+  const train::Recipe recipe = read(yaml);
   CHECK(recipe.model.init_seed == 9);
   CHECK(recipe.data.seed == 9);
   CHECK(recipe.data.train_generator.seed == 9);
   CHECK(recipe.sft.demonstrations.seed == 9);
-  CHECK(recipe.data.val_generator.seed == config::kHeldOutSeed);
+  CHECK(recipe.data.val_generator.seed == train::kHeldOutSeed);
   CHECK(recipe.algorithm.clip_ratio_low == 0.2);
   CHECK(recipe.algorithm.clip_ratio_high == 0.2);
   CHECK(recipe.rollout_correction.threshold == 2.0);
@@ -222,7 +221,7 @@ TEST_CASE("null defaults: filled in from the rest of the recipe") {
 
 TEST_CASE("trainer.resume_mode: auto, never or a path") {
   CHECK(read("trainer: {resume_mode: never}").trainer.resume_from.mode == config::ResumeMode::never);
-  const config::Recipe recipe = read("trainer: {resume_mode: runs/x/checkpoints/step_3}");
+  const train::Recipe recipe = read("trainer: {resume_mode: runs/x/checkpoints/step_3}");
   CHECK(recipe.trainer.resume_from.mode == config::ResumeMode::path);
   CHECK(recipe.trainer.resume_from.path == "runs/x/checkpoints/step_3");
   CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_from.path.empty());
@@ -232,12 +231,12 @@ TEST_CASE("trainer.resume_mode: auto, never or a path") {
 TEST_CASE("include: accepts recipes:NAME") {
   const TempDir dir;
   std::ofstream(dir / "own.yaml") << "include: recipes:countdown_quickstart\noptim: {lr: 0.25}\n";
-  const config::LoadedRecipe own = config::load_recipe(train::keys(), dir / "own.yaml", {}, false);
-  const config::LoadedRecipe shipped =
-      config::load_recipe(train::keys(), QRL_SOURCE_DIR "/recipes/countdown_quickstart.yaml", {}, false);
+  const train::LoadedRecipe own = train::load_recipe(train::keys(), dir / "own.yaml", {}, false);
+  const train::LoadedRecipe shipped =
+      train::load_recipe(train::keys(), QRL_SOURCE_DIR "/recipes/countdown_quickstart.yaml", {}, false);
   CHECK(own.recipe.optim.lr == 0.25);
   CHECK(own.recipe.data.train_batch_size == shipped.recipe.data.train_batch_size);
   CHECK(own.recipe.sft.steps == shipped.recipe.sft.steps);
   std::ofstream(dir / "wrong.yaml") << "include: recipes:nothing\n";
-  CHECK_THROWS_AS(config::load_recipe(train::keys(), dir / "wrong.yaml", {}, false), base::Error);
+  CHECK_THROWS_AS(train::load_recipe(train::keys(), dir / "wrong.yaml", {}, false), base::Error);
 }

@@ -45,7 +45,7 @@ std::string words_table(const AnyChoices& choices) {
   return table;
 }
 
-std::string choices_markdown(const Catalog& catalog) {
+std::string choices_markdown(const train::Catalog& catalog) {
   return "\n## Losses\n\nMeaning of null with each value of `algorithm.name`; \"only\": no other value is allowed with "
          "it.\n\n" +
          words_table(catalog.losses) + "\n## Advantage estimators\n\nThe same for `algorithm.adv_estimator`.\n\n" +
@@ -104,7 +104,7 @@ build/tests/test_config 'the committed reference page*'`.
 
 }  // namespace
 
-std::string keys_markdown(const Keys& keys) {
+std::string keys_markdown(const train::Keys& keys) {
   std::string page(kReferenceIntro);
   std::string_view section;
   for (const Key& key : keys.all()) {
@@ -119,9 +119,9 @@ std::string keys_markdown(const Keys& keys) {
   return page + choices_markdown(keys.catalog());
 }
 
-std::string other_trainers_markdown(const Keys& keys) {
+std::string other_trainers_markdown(const train::Keys& keys) {
   std::string page(kOtherTrainersIntro);
-  for (const Alias& one : aliases(keys.catalog())) {
+  for (const Alias& one : aliases(keys)) {
     page += "| `" + one.name + "` | " +
             cell(one.key.empty() ? "none: " + one.note : one.key + (one.note.empty() ? "" : " (" + one.note + ")")) +
             " |\n";

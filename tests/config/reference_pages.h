@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "config/keys/key.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::test {
 
 /// Returns docs/reference/recipe-keys.md.
-std::string keys_markdown(const config::Keys& keys);
+std::string keys_markdown(const train::Keys& keys);
 /// Returns docs/reference/other-trainers.md.
-std::string other_trainers_markdown(const config::Keys& keys);
+std::string other_trainers_markdown(const train::Keys& keys);
 
 }  // namespace qrl::test

@@ -6,18 +6,17 @@
 #include <map>
 #include <string>
 
-#include "config/keys/automatic.h"
-#include "config/keys/key.h"
 #include "config/printer.h"
-#include "config/reader.h"
 #include "random_recipe.h"
 #include "reference_pages.h"
 #include "support.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/automatic.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
-using config::Recipe;
+using train::Recipe;
 
 namespace {
 
@@ -32,9 +31,9 @@ TEST_CASE("printed recipe: reads back equal") {
   std::map<std::string, int> num_set;
   for (std::uint64_t i = 0; i < 50; ++i) {
     const Recipe recipe = RandomRecipe(i).next();
-    const std::string yaml = config::resolved_yaml(recipe);
+    const std::string yaml = config::resolved_yaml(*recipe.keys, recipe);
     INFO(yaml);
-    const config::LoadedRecipe loaded = config::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
+    const train::LoadedRecipe loaded = train::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
     REQUIRE(loaded.recipe == recipe);
     REQUIRE(loaded.resolved_yaml == yaml);
     for (const config::Key& key : train::keys().all())
@@ -52,19 +51,19 @@ TEST_CASE("printed values: give the same recipe as overrides") {
     const Recipe recipe = RandomRecipe(1000 + i).next();
     Overrides overrides;
     for (const config::Key& key : train::keys().all()) overrides.push_back(key.name + "=" + key.print(recipe));
-    INFO(config::resolved_yaml(recipe));
+    INFO(config::resolved_yaml(*recipe.keys, recipe));
     REQUIRE(read("trainer: {seed: 1}", overrides, true) == recipe);
   }
 }
 
 TEST_CASE("automatic keys: what was accepted with 0.2's defaults stays accepted whatever is decided") {
-  const config::Keys all(train::keys().catalog(), {.on_cpu = true, .on_gpu = true, .bitwise = true});
+  const train::Keys all(train::keys().catalog(), {.on_cpu = true, .on_gpu = true, .bitwise = true});
   int num_accepted = 0;
   for (std::uint64_t i = 0; i < 25; ++i) {
     const Recipe recipe = RandomRecipe(2000 + i).next();
     Overrides open;
     for (const config::Key& key : train::keys().all())
-      if (key.name != "mode" && std::ranges::count(config::kAutomaticKeys, key.name) == 0)
+      if (key.name != "mode" && std::ranges::count(train::kAutomaticKeys, key.name) == 0)
         open.push_back(key.name + "=" + key.print(recipe));
     Overrides former = open;
     former.insert(former.end(), {"quant.learner.forward=bf16", "rollout.bitwise=false"});
@@ -73,10 +72,10 @@ TEST_CASE("automatic keys: what was accepted with 0.2's defaults stays accepted 
     for (Overrides* each : {&open, &former}) each->push_back(kv_cache);
     if (!faults("trainer: {seed: 1}", former, true).empty()) continue;
     ++num_accepted;
-    INFO(config::resolved_yaml(recipe));
-    Recipe resolved = config::parse_recipe(all, "trainer: {seed: 1}", "r.yaml", "/d", open, true).recipe;
-    (void)config::resolve_automatic(resolved);
-    REQUIRE_NOTHROW(config::parse_recipe(all, config::resolved_yaml(resolved), "r.yaml", "/d", {}, true));
+    INFO(config::resolved_yaml(*recipe.keys, recipe));
+    Recipe resolved = train::parse_recipe(all, "trainer: {seed: 1}", "r.yaml", "/d", open, true).recipe;
+    (void)train::resolve_automatic(resolved);
+    REQUIRE_NOTHROW(train::parse_recipe(all, config::resolved_yaml(all, resolved), "r.yaml", "/d", {}, true));
   }
   CHECK(num_accepted >= 10);
 }
@@ -84,12 +83,12 @@ TEST_CASE("automatic keys: what was accepted with 0.2's defaults stays accepted 
 TEST_CASE("resolved recipe: values filled in by the reader survive printing and reading") {
   const std::string yaml =
       "{model: {init: {config: c}}, data: {train_generator: {task: countdown, size: 5}}, trainer: {seed: 3}}";
-  const config::LoadedRecipe first = config::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
-  const config::LoadedRecipe second =
-      config::parse_recipe(train::keys(), first.resolved_yaml, "config.yaml", "", {}, true);
+  const train::LoadedRecipe first = train::parse_recipe(train::keys(), yaml, "r.yaml", "", {}, true);
+  const train::LoadedRecipe second =
+      train::parse_recipe(train::keys(), first.resolved_yaml, "config.yaml", "", {}, true);
   CHECK(first.recipe == second.recipe);
   CHECK(first.resolved_yaml == second.resolved_yaml);
-  CHECK(config::changes_on_resume(first.recipe, second.recipe).empty());
+  CHECK(config::changes_on_resume(train::keys(), first.recipe, second.recipe).empty());
 }
 
 TEST_CASE("printed reals and texts: YAML 1.1 parsers read them equally") {
@@ -99,7 +98,7 @@ TEST_CASE("printed reals and texts: YAML 1.1 parsers read them equally") {
   recipe.optim.grad_clip = 1e22;
   recipe.model.path = "no";
   recipe.trainer.default_local_dir = "a\xe2\x80\xa8\xc3\xa9";
-  const std::string yaml = config::resolved_yaml(recipe);
+  const std::string yaml = config::resolved_yaml(*recipe.keys, recipe);
   CHECK(holds(yaml, "\noptim:\n  name: adamw\n  lr: 1.0e-6\n"));
   CHECK(holds(yaml, "  weight_decay: 1.0\n"));
   CHECK(holds(yaml, "  default_local_dir: \"a\\u2028\xc3\xa9\"\n"));
@@ -121,13 +120,13 @@ TEST_CASE("changes on resume: changed keys are named, except those that may chan
   after.eval.freq = 7;
   after.eval.before_train = false;
   after.quant.kv_margin = 1.05;  // removes fp8 keys and values
-  CHECK(config::changes_on_resume(before, after).empty());
+  CHECK(config::changes_on_resume(*before.keys, before, after).empty());
   after.optim.lr = 2e-6;
   after.rollout.kv_pages = 100;
   after.rollout.page_size = 32;
   after.trainer.seed = 1;
   std::vector<std::string> text;
-  for (const config::KeyChange& change : config::changes_on_resume(before, after))
+  for (const config::KeyChange& change : config::changes_on_resume(*before.keys, before, after))
     text.push_back(change.key + " " + change.before + " " + change.after + (change.may_be_allowed ? " may" : ""));
   CHECK(text == std::vector<std::string>{"rollout.page_size 16 32", "optim.lr 1.0e-6 2.0e-6 may", "trainer.seed 0 1"});
 }

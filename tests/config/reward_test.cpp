@@ -3,8 +3,8 @@
 #include <fstream>
 
 #include "config/printer.h"
-#include "config/reader.h"
 #include "support.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
@@ -20,20 +20,18 @@ bool says(const std::string& yaml, const std::string& words) {
   return line.find(words) != std::string::npos;
 }
 
-std::string printed(const config::Recipe& recipe, std::string_view key) {
-  return recipe.keys->find(key)->print(recipe);
-}
+std::string printed(const train::Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
 
 }  // namespace
 
 TEST_CASE("maps: read whole, replaced whole, printed in one line") {
-  const config::Recipe recipe = read(kCommand + "weights: {format: 0.2, correct: 1}}");
+  const train::Recipe recipe = read(kCommand + "weights: {format: 0.2, correct: 1}}");
   CHECK(recipe.reward.weights == std::map<std::string, double>{{"correct", 1}, {"format", 0.2}});
   CHECK(printed(recipe, "reward.weights") == R"({"correct": 1.0, "format": 0.2})");
-  const config::Recipe changed = read(kCommand + "weights: {format: 0.2}}", {"reward.weights={correct: 2}"});
+  const train::Recipe changed = read(kCommand + "weights: {format: 0.2}}", {"reward.weights={correct: 2}"});
   CHECK(changed.reward.weights == std::map<std::string, double>{{"correct", 2}});
   CHECK(printed(read(kCommand + "weights: {}}"), "reward.weights") == "{}");
-  const config::Recipe sources =
+  const train::Recipe sources =
       read("reward: {verifier: math, by_source: {openai/gsm8k: math, 'own tasks/x': countdown}}");
   CHECK(sources.reward.by_source.at("own tasks/x") == "countdown");
   CHECK(printed(sources, "reward.by_source") == R"({"openai/gsm8k": math, "own tasks/x": countdown})");
@@ -44,10 +42,10 @@ TEST_CASE("reward.command: runs in the folder of the recipe that names it, or in
   CHECK(read(kCommand + "}").reward.folder == "/d");
   CHECK(read(kCommand + "folder: other}").reward.folder == "/d/other");
   CHECK(read("reward: {folder: other, verifier: command, command: [a]}").reward.folder == "/d/other");
-  const config::LoadedRecipe loaded =
-      config::parse_recipe(train::keys(), kCommand + "}", "r.yaml", "/d", Overrides{}, false);
-  const config::LoadedRecipe again =
-      config::parse_recipe(train::keys(), loaded.resolved_yaml, "config.yaml", "/e", Overrides{}, false);
+  const train::LoadedRecipe loaded =
+      train::parse_recipe(train::keys(), kCommand + "}", "r.yaml", "/d", Overrides{}, false);
+  const train::LoadedRecipe again =
+      train::parse_recipe(train::keys(), loaded.resolved_yaml, "config.yaml", "/e", Overrides{}, false);
   CHECK(again.recipe == loaded.recipe);
   CHECK(read("trainer: {seed: 1}").reward.folder.empty());
 }
@@ -84,8 +82,8 @@ class Family {
       std::ofstream(dir_ / name) << text;
     }
   }
-  config::LoadedRecipe load(const std::string& name, const Overrides& overrides = {}) const {
-    return config::load_recipe(train::keys(), dir_ / name, overrides, false);
+  train::LoadedRecipe load(const std::string& name, const Overrides& overrides = {}) const {
+    return train::load_recipe(train::keys(), dir_ / name, overrides, false);
   }
   std::string fault(const std::string& name, const Overrides& overrides = {}) const {
     try {
@@ -115,20 +113,20 @@ TEST_CASE("include: another verifier drops the included verifier's keys") {
                        {"late.yaml", "include: math.yaml\nreward: {workers: 3}\n"}});
   for (const char* name : {"math.yaml", "deep.yaml", "empty.yaml"}) {
     INFO(name);
-    const config::LoadedRecipe loaded = family.load(name);
-    const config::RewardRecipe& reward = loaded.recipe.reward;
+    const train::LoadedRecipe loaded = family.load(name);
+    const train::RewardRecipe& reward = loaded.recipe.reward;
     CHECK(reward.verifier == "math");
     CHECK(reward.command.empty());
     CHECK(reward.folder.empty());
-    CHECK(reward.workers == config::RewardRecipe{}.workers);
+    CHECK(reward.workers == train::RewardRecipe{}.workers);
     CHECK(loaded.origins.count("reward.workers") == 0);
     CHECK(parse_recipe(train::keys(), loaded.resolved_yaml, "again", "", {}, false).resolved_yaml ==
           loaded.resolved_yaml);
   }
-  const config::Recipe by_set = family.load("folder.yaml", {"reward.verifier=math", "reward.profile=boxed"}).recipe;
+  const train::Recipe by_set = family.load("folder.yaml", {"reward.verifier=math", "reward.profile=boxed"}).recipe;
   CHECK((by_set.reward.command.empty() && by_set.reward.folder.empty()));
   CHECK(printed(by_set, "reward.profile") == "boxed");
-  const config::Recipe back = family.load("back.yaml").recipe;
+  const train::Recipe back = family.load("back.yaml").recipe;
   CHECK(back.reward.command == std::vector<std::string>{"python3", "other.py"});
   CHECK(printed(back, "reward.profile") == "auto");
   CHECK(back.reward.folder == std::filesystem::path(family.path("back.yaml")).parent_path());
@@ -145,7 +143,7 @@ TEST_CASE("include: another loss, correction or optimizer drops the included one
   const Family family(
       {{"base.yaml", "algorithm: {name: sapo, sapo: {tau_pos: 2}}\noptim: {name: muon, muon: {momentum: 0.5}}\n"},
        {"top.yaml", "include: base.yaml\nalgorithm: {name: grpo}\noptim: {name: adamw}\n"}});
-  const config::Recipe base = family.load("base.yaml").recipe, top = family.load("top.yaml").recipe;
+  const train::Recipe base = family.load("base.yaml").recipe, top = family.load("top.yaml").recipe;
   CHECK(printed(base, "algorithm.sapo.tau_pos") == "2.0");
   CHECK(printed(top, "algorithm.sapo.tau_pos") == printed(train::keys().defaults(), "algorithm.sapo.tau_pos"));
   CHECK(family.load("base.yaml", {"algorithm.name=grpo", "optim.name=adamw"}).recipe.algorithm.name == "grpo");

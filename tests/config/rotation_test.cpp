@@ -2,15 +2,15 @@
 #include <string>
 
 #include "config/modes/modes.h"
-#include "config/reader.h"
 #include "support.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 using namespace qrl::test;
 using config::RotationKind;
 
 TEST_CASE("quant.rollout.rotation: read and printed, and auto stays unresolved where only the model decides") {
-  const config::Recipe set = read("quant: {rollout: {rotation: hadamard, rotation_block: 128}}");
+  const train::Recipe set = read("quant: {rollout: {rotation: hadamard, rotation_block: 128}}");
   CHECK(set.quant.rotation == RotationKind::hadamard);
   CHECK(set.quant.rotation_block == 128);
   CHECK(set.keys->find("quant.rollout.rotation_block")->print(set) == "128");
@@ -44,7 +44,7 @@ TEST_CASE("quant.rollout.rotation: modes of papers have none, unless the recipe 
 
 TEST_CASE("quant.rollout.rotation: a record without the key means none, whatever auto means now") {
   const auto record = [](const std::string& yaml, const Overrides& overrides = {}) {
-    return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, config::RecipeUse::record)
+    return train::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, false, train::RecipeUse::record)
         .recipe.quant;
   };
   CHECK(record("quant: {rollout: {weights: int8}}").rotation == RotationKind::none);

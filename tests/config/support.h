@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "base/error.h"
-#include "config/reader.h"
 #include "support/catch.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::test {
 
 using Overrides = std::vector<std::string>;
 
-inline config::Recipe read(const std::string& yaml, const Overrides& overrides = {}, bool complete = false) {
-  return config::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, complete).recipe;
+inline train::Recipe read(const std::string& yaml, const Overrides& overrides = {}, bool complete = false) {
+  return train::parse_recipe(train::keys(), yaml, "r.yaml", "/d", overrides, complete).recipe;
 }
 
 /// Returns the lines of the input error that a text raises; empty if it raises none.

@@ -1,9 +1,9 @@
 // Fuzzes a recipe, with --set arguments after a line "--set": an accepted recipe reads back equal after it is printed.
 #include <vector>
 
-#include "config/reader.h"
 #include "target.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 using namespace qrl;
 
@@ -16,10 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_
     text = text.substr(0, at + 1);
   }
   fuzz::accepts([&] {
-    const config::LoadedRecipe loaded =
-        config::parse_recipe(train::keys(), text, "f.yaml", "/nonexistent", overrides, false);
-    const config::LoadedRecipe again =
-        config::parse_recipe(train::keys(), loaded.resolved_yaml, "f.yaml", "", {}, false);
+    const train::LoadedRecipe loaded =
+        train::parse_recipe(train::keys(), text, "f.yaml", "/nonexistent", overrides, false);
+    const train::LoadedRecipe again = train::parse_recipe(train::keys(), loaded.resolved_yaml, "f.yaml", "", {}, false);
     fuzz::require(again.recipe == loaded.recipe, "a recipe reads back as it was");
   });
   return 0;

@@ -3,23 +3,23 @@
 
 #include <string>
 
-#include "config/keys/key.h"
 #include "config/modes/modes.h"
-#include "config/reader.h"
 #include "learner/learner.h"
 #include "learner/objective/list.h"
 #include "learner/objective/mini_batch.h"
 #include "train/plan/options.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::test {
 
 /// Returns the loss of a recipe's text, from the learner's own lists.
 inline learner::LossOptions policy_options(const std::string& yaml = "trainer: {seed: 0}") {
-  static const config::Keys keys({.losses = learner::policy_losses(),
-                                  .corrections = learner::corrections(),
-                                  .modes = config::modes(),
-                                  .kl_estimators = learner::kl_estimators()});
-  return train::loss_options(config::parse_recipe(keys, yaml, "test", {}, {}, false).recipe);
+  static const train::Keys keys({.losses = learner::policy_losses(),
+                                 .corrections = learner::corrections(),
+                                 .modes = config::modes(),
+                                 .kl_estimators = learner::kl_estimators()});
+  return train::loss_options(train::parse_recipe(keys, yaml, "test", {}, {}, false).recipe);
 }
 inline learner::LossOptions policy_options(const std::string& loss, const std::string& correction) {
   return policy_options("{algorithm: {" + loss + "}, rollout_correction: {" + correction + "}}");

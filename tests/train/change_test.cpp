@@ -1,10 +1,9 @@
 // Tests which settings may change when a run is resumed, its messages, and cold starts that runs share.
 #include <fstream>
 
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "support/catch.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;

@@ -21,7 +21,7 @@ using quant::KvFormat;
 namespace {
 
 /// Returns a recipe with these overrides; null if its rules refuse it.
-std::optional<config::Recipe> recipe_of(const test::Overrides& overrides) {
+std::optional<train::Recipe> recipe_of(const test::Overrides& overrides) {
   try {
     return test::read("trainer: {}", overrides);
   } catch (const base::Error& error) {

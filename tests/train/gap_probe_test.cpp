@@ -23,7 +23,7 @@ struct Parts {
     for (std::uint64_t i = 0; i < 12; ++i)
       prompts.prompts.push_back({.id = i, .tokens = test::random_sequence(i, 4 + i, 0, 37).tokens});
   }
-  config::Recipe recipe;
+  train::Recipe recipe;
   train::PromptSet prompts;
 };
 
@@ -98,7 +98,7 @@ TEST_CASE("gap probe: requests two samples each of prompts chosen by seed") {
 }
 
 TEST_CASE("gap limit: a gap above the limit, or NaN, ends the run or warns as configured") {
-  config::CorrectionRecipe recipe;
+  train::CorrectionRecipe recipe;
   const auto check = [&](double k3) { train::check_gap({{"mismatch/probe_k3_kl", k3}}, recipe); };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double k3 : {0.2, nan}) CHECK_NOTHROW(check(k3));

@@ -6,17 +6,16 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "dist/collectives.h"
 #include "learner/ranks.h"
 #include "learner/tensors/cuda_library.h"
 #include "support/catch.h"
 #include "support/models.h"
 #include "train/checkpoint/resume.h"
-#include "train/plan/catalog.h"
 #include "train/plan/memory_estimate.h"
 #include "train/plan/recorded_recipe.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -32,7 +31,7 @@ model::ModelConfig large_model() {
 }
 
 /// 64 prompts x 8 answers of 256 + 1,024 tokens, 64 prompts an update.
-config::LoadedRecipe on_gpu(const std::vector<std::string>& more = {}) {
+train::LoadedRecipe on_gpu(const std::vector<std::string>& more = {}) {
   std::vector<std::string> overrides = {"trainer.device=cuda",
                                         "model.dtype=bfloat16",
                                         "data.max_prompt_length=256",
@@ -42,15 +41,15 @@ config::LoadedRecipe on_gpu(const std::vector<std::string>& more = {}) {
                                         "rollout.n=8",
                                         "actor.max_tokens_per_micro_batch=auto"};
   overrides.insert(overrides.end(), more.begin(), more.end());
-  return config::load_recipe(train::keys(), test::kTiny, overrides, true);
+  return train::load_recipe(train::keys(), test::kTiny, overrides, true);
 }
 
-AutoSettings choose(const config::Recipe& recipe, double gib, int num_ranks = 1) {
+AutoSettings choose(const train::Recipe& recipe, double gib, int num_ranks = 1) {
   return train::choose_settings(recipe, large_model(), num_ranks, gib * kGiB);
 }
 
 /// Returns the recipe with the settings chosen for a GPU of that size.
-config::Recipe chosen(config::Recipe recipe, double gib) {
+train::Recipe chosen(train::Recipe recipe, double gib) {
   train::set_auto(choose(recipe, gib), recipe);
   return recipe;
 }
@@ -64,12 +63,10 @@ std::string error_of(const Call& call) try {
   return error.what();
 }
 
-std::string printed(const config::Recipe& recipe, std::string_view key) {
-  return recipe.keys->find(key)->print(recipe);
-}
+std::string printed(const train::Recipe& recipe, std::string_view key) { return recipe.keys->find(key)->print(recipe); }
 
 /// Returns the recipe of a short tiny run on a GPU, its numbers at `auto`.
-config::LoadedRecipe tiny_on_gpu(const std::filesystem::path& run, const std::vector<std::string>& more = {}) {
+train::LoadedRecipe tiny_on_gpu(const std::filesystem::path& run, const std::vector<std::string>& more = {}) {
   std::vector<std::string> overrides = {"sft.steps=0",
                                         "eval.freq=0",
                                         "trainer.total_training_steps=1",
@@ -78,13 +75,13 @@ config::LoadedRecipe tiny_on_gpu(const std::filesystem::path& run, const std::ve
                                         "trainer.default_local_dir=" + run.string(),
                                         "trainer.device=cuda"};
   overrides.insert(overrides.end(), more.begin(), more.end());
-  return config::load_recipe(train::keys(), test::kTiny, overrides, true);
+  return train::load_recipe(train::keys(), test::kTiny, overrides, true);
 }
 
 /// Makes a run folder with the checkpoint that a run leaves on a GPU of that size. Returns the numbers chosen for it. A
 /// CPU makes the checkpoint, with these numbers; its recipe then says that a GPU did.
 AutoSettings make_gpu_run(const std::filesystem::path& run, double gib) {
-  config::LoadedRecipe begun = tiny_on_gpu(run);
+  train::LoadedRecipe begun = tiny_on_gpu(run);
   CHECK(train::decide_auto({}, large_model(), 1, gib * kGiB, begun).starts_with("micro-batches of "));
   const test::TempDir made;
   std::ofstream(made / "recipe.yaml") << begun.resolved_yaml;
@@ -119,9 +116,9 @@ TEST_CASE("auto sizes: a fixed number on a CPU, open for a GPU until a run choos
                                                               {"actor.logprob_chunk_tokens", "1024"},
                                                               {"actor.activation_checkpointing", "false"}};
   const std::vector<std::string> automatic = {"actor.max_tokens_per_micro_batch=auto", "rollout.max_num_seqs=auto"};
-  const config::LoadedRecipe cpu = config::load_recipe(train::keys(), test::kTiny, automatic, true);
+  const train::LoadedRecipe cpu = train::load_recipe(train::keys(), test::kTiny, automatic, true);
   CHECK_FALSE(train::has_auto(cpu.recipe));
-  const config::LoadedRecipe gpu = on_gpu();
+  const train::LoadedRecipe gpu = on_gpu();
   CHECK(train::has_auto(gpu.recipe));
   for (const auto& [key, number] : numbers) {
     INFO(key);
@@ -134,7 +131,7 @@ TEST_CASE("auto sizes: a fixed number on a CPU, open for a GPU until a run choos
 }
 
 TEST_CASE("GPU plan: a large GPU gets large micro-batches, a small one recomputes, and both fit") {
-  const config::Recipe recipe = on_gpu().recipe;
+  const train::Recipe recipe = on_gpu().recipe;
   const AutoSettings large = choose(recipe, 80), small = choose(recipe, 40);
   CHECK_FALSE(large.activation_checkpointing);
   CHECK(large.logprob_chunk_tokens == 4096);
@@ -142,9 +139,9 @@ TEST_CASE("GPU plan: a large GPU gets large micro-batches, a small one recompute
   CHECK(large.max_tokens_per_micro_batch > small.max_tokens_per_micro_batch);
   for (const double gib : {80.0, 40.0}) {
     INFO(gib);
-    const config::Recipe fits = chosen(recipe, gib);
+    const train::Recipe fits = chosen(recipe, gib);
     CHECK(train::gpu_peak_bytes(fits, large_model(), 1, gib * kGiB) <= 0.85 * gib * kGiB);
-    config::Recipe larger = fits;  // the next size does not fit, or exceeds the limit
+    train::Recipe larger = fits;  // the next size does not fit, or exceeds the limit
     larger.actor.max_tokens_per_micro_batch.value += 256;
     CHECK((train::gpu_peak_bytes(larger, large_model(), 1, gib * kGiB) > 0.85 * gib * kGiB ||
            larger.actor.max_tokens_per_micro_batch > 32'768));
@@ -157,13 +154,13 @@ TEST_CASE("GPU plan: a large GPU gets large micro-batches, a small one recompute
 }
 
 TEST_CASE("GPU plan: activations of a second micro-batch are counted where they fit") {
-  const auto ahead = [](const config::Recipe& recipe, double gib) {
+  const auto ahead = [](const train::Recipe& recipe, double gib) {
     return train::activations_ahead_bytes(recipe, large_model(), 1, gib * kGiB);
   };
   // The KV cache shares the GPU with the learner, and is equally large on any card.
   const std::vector<std::string> small = {"actor.max_tokens_per_micro_batch=2048", "rollout.free_cache_engine=false",
                                           "rollout.kv_pages=2000"};
-  const config::Recipe recipe = chosen(on_gpu(small).recipe, 80);
+  const train::Recipe recipe = chosen(on_gpu(small).recipe, 80);
   const double activations = 2048 * train::activation_bytes(recipe, large_model());
   CHECK(std::fabs(ahead(recipe, 80) - activations) < 1);
   const double with = train::gpu_peak_bytes(recipe, large_model(), 1, 80 * kGiB);
@@ -177,7 +174,7 @@ TEST_CASE("GPU plan: activations of a second micro-batch are counted where they 
   const std::vector<std::string> whole = {"data.train_batch_size=1", "actor.mini_batch_size=1", "rollout.n=2",
                                           "actor.max_tokens_per_micro_batch=4096"};
   CHECK(ahead(chosen(on_gpu(whole).recipe, 80), 80) == 0);
-  config::Recipe bitwise = recipe;
+  train::Recipe bitwise = recipe;
   bitwise.rollout.bitwise = true;
   CHECK(ahead(bitwise, 80) == 0);
 }
@@ -204,7 +201,7 @@ TEST_CASE("GPU plan: micro-batches hold the longest sequence and row, and at mos
   const AutoSettings shared =
       choose(on_gpu({"data.train_batch_size=2", "actor.mini_batch_size=2", "rollout.n=2"}).recipe, 80, 2);
   CHECK(shared.max_tokens_per_micro_batch == 2 * 1280);
-  const config::Recipe longer = on_gpu({"data.max_response_length=8000"}).recipe;  // above the CPU's 4,096: allowed
+  const train::Recipe longer = on_gpu({"data.max_response_length=8000"}).recipe;  // above the CPU's 4,096: allowed
   CHECK(choose(longer, 16).max_tokens_per_micro_batch >= 8256);
 }
 
@@ -215,9 +212,9 @@ TEST_CASE("GPU plan: more than 256 concurrent sequences only if their KV cache f
   CHECK(choose(on_gpu({"rollout.max_num_seqs=96"}).recipe, 80).max_num_seqs == 96);
   CHECK(choose(on_gpu({"rollout.kv_pages=24000"}).recipe, 80).max_num_seqs == 24'000 / 80 / 64 * 64);  // 80 pages each
   // A longest sequence has 28 layers x 2 x 2 heads of 128 in bf16: 36.7 MB of 1,280 tokens.
-  const config::Recipe bf16 = on_gpu({"quant.rollout.kv_cache=bf16", "rollout.n=16"}).recipe;
+  const train::Recipe bf16 = on_gpu({"quant.rollout.kv_cache=bf16", "rollout.n=16"}).recipe;
   for (const double gib : {48.0, 56.0, 64.0, 80.0}) {
-    const config::Recipe plan = chosen(bf16, gib);
+    const train::Recipe plan = chosen(bf16, gib);
     double always = 0;
     for (const train::MemoryPart& part : train::estimate_memory(plan, large_model(), 1))
       if (part.on_gpu && part.phase == train::MemoryPhase::always) always += part.bytes;
@@ -228,7 +225,7 @@ TEST_CASE("GPU plan: more than 256 concurrent sequences only if their KV cache f
 }
 
 TEST_CASE("GPU plan: chosen numbers are in the printed recipe, which reads back as chosen") {
-  config::LoadedRecipe loaded = on_gpu({"actor.logprob_chunk_tokens=512"});
+  train::LoadedRecipe loaded = on_gpu({"actor.logprob_chunk_tokens=512"});
   const AutoSettings settings{384, 8704, 4096, true};
   train::set_auto(settings, "auto", loaded);
   const auto line_of = [&](const std::string& key) {
@@ -240,8 +237,8 @@ TEST_CASE("GPU plan: chosen numbers are in the printed recipe, which reads back 
   CHECK(line_of("logprob_chunk_tokens").starts_with("  logprob_chunk_tokens: 512 "));
   CHECK(line_of("logprob_chunk_tokens").ends_with("# --set actor.logprob_chunk_tokens"));
   CHECK(loaded.resolved_yaml.find(": auto\n  logprob") == std::string::npos);
-  const config::Recipe again =
-      config::parse_recipe(train::keys(), loaded.resolved_yaml, "again", ".", {}, false, config::RecipeUse::record)
+  const train::Recipe again =
+      train::parse_recipe(train::keys(), loaded.resolved_yaml, "again", ".", {}, false, train::RecipeUse::record)
           .recipe;
   CHECK(train::auto_settings_of(again) == AutoSettings{384, 8704, 512, true});
   CHECK_FALSE(train::has_auto(again));
@@ -252,7 +249,7 @@ TEST_CASE("GPU resume: auto takes the checkpoint's numbers") {
   const auto run = test::copy_of_finished_run(dir / "run");
   const std::vector<std::string> overrides = {"trainer.default_local_dir=" + run.string(),
                                               "quant.rollout.rotation=none"};
-  config::LoadedRecipe loaded = config::load_recipe(train::keys(), test::kTiny, overrides, true);
+  train::LoadedRecipe loaded = train::load_recipe(train::keys(), test::kTiny, overrides, true);
   loaded.recipe.actor.max_tokens_per_micro_batch.is_auto = true;  // as with trainer.device cuda
   const train::Inputs inputs = train::read_checkpoint_state(run / "checkpoints/step_4").inputs;
   const train::RunFolder folder(run);
@@ -270,13 +267,13 @@ TEST_CASE("GPU resume: auto takes the checkpoint's numbers") {
 TEST_CASE("GPU resume: two ranks on half a smaller GPU each keep one rank's numbers, and report what lacks") {
   const GpuRun run;
   constexpr std::size_t kRanks = 2;
-  std::vector<config::LoadedRecipe> resumed(kRanks, tiny_on_gpu(run.path));
+  std::vector<train::LoadedRecipe> resumed(kRanks, tiny_on_gpu(run.path));
   std::vector<std::string> plans(kRanks);
   std::vector<double> bytes(kRanks);
   base::set_log_file(run.dir / "log.txt");
   test::Ranks(kRanks).run([&](dist::Collectives& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
-    config::LoadedRecipe& loaded = resumed[rank];
+    train::LoadedRecipe& loaded = resumed[rank];
     train::take_recorded_keys(loaded, world);
     bytes[rank] = learner::smallest_gpu_share("the only one", std::size_t{48} << 30, world);
     const AutoSettings recorded = train::recorded_settings(loaded.recipe, world);
@@ -311,9 +308,9 @@ TEST_CASE("GPU resume: another number of concurrent sequences is reported, the s
   const auto said = [&](const std::string& max_num_seqs) {
     const auto log = run.dir / ("log_" + max_num_seqs);
     base::set_log_file(log);
-    config::LoadedRecipe loaded = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs});
+    train::LoadedRecipe loaded = tiny_on_gpu(run.path, {"rollout.max_num_seqs=" + max_num_seqs});
     train::take_recorded_keys(loaded, *world);
-    config::Recipe& recipe = loaded.recipe;
+    train::Recipe& recipe = loaded.recipe;
     train::set_auto(train::recorded_settings(recipe, *world), recipe);
     (void)train::find_resume_point(recipe, run.inputs, &run.folder, false, *world);
     base::set_log_file({});
@@ -327,7 +324,7 @@ TEST_CASE("GPU resume: another number of concurrent sequences is reported, the s
 }
 
 TEST_CASE("GPU plan: refused if it cannot fit, reported if it may not fit") {
-  const config::Recipe recipe = chosen(on_gpu().recipe, 80);
+  const train::Recipe recipe = chosen(on_gpu().recipe, 80);
   CHECK_NOTHROW(train::require_gpu_memory(recipe, large_model(), 1, 80 * kGiB));
   const std::string error = error_of([&] { train::require_gpu_memory(recipe, large_model(), 1, 16 * kGiB); });
   CHECK(error.find("expected a plan within the GPU's 16.00 GiB, got ") != std::string::npos);

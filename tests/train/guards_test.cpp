@@ -45,7 +45,7 @@ std::int64_t virtual_bytes() {
 }  // namespace
 
 TEST_CASE("non-finite updates: trainer.max_non_finite_steps in a row end the run with exit code 3") {
-  config::Recipe recipe;
+  train::Recipe recipe;
   recipe.trainer.max_non_finite_steps = 3;
   train::RunState state;
   learner::UpdateReport good, bad;

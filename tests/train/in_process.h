@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "learner/learner.h"
 #include "support/files.h"
-#include "train/plan/catalog.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/run_plan.h"
 #include "train/trainer.h"
 
@@ -47,15 +47,15 @@ struct Training {
         learner(plan.model, plan.policy.weights, plan.learner, *world),
         trainer(run, state, learner, nullptr, quantizer, metrics, {}, checkpointer) {}
 
-  static config::LoadedRecipe load(std::vector<std::string> settings, int steps) {
+  static train::LoadedRecipe load(std::vector<std::string> settings, int steps) {
     for (const std::string& setting : {std::string("sft.steps=0"), std::string("eval.freq=0"),
                                        "trainer.total_training_steps=" + std::to_string(steps)})
       settings.push_back(setting);
-    return config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+    return train::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   }
 
   /// Plans the recipe's run with the test's verifier, which outlives it, and without held-out prompts.
-  static train::RunPlan plan_of(const tasks::Verifier& verifier, const config::LoadedRecipe& loaded) {
+  static train::RunPlan plan_of(const tasks::Verifier& verifier, const train::LoadedRecipe& loaded) {
     train::RunPlan plan{{.loaded = loaded, .model = train::model_config(loaded.recipe)},
                         train::make_policy(loaded.recipe)};
     plan.verifier = {&verifier, [](const tasks::Verifier*) {}};
@@ -79,7 +79,7 @@ struct Training {
   TempDir dir;
   std::unique_ptr<dist::Collectives> world;
   train::RunPlan plan;
-  config::Recipe& recipe = plan.loaded.recipe;
+  train::Recipe& recipe = plan.loaded.recipe;
   train::RunFolder folder;
   train::RunState state;
   train::MetricsFile metrics, sft_metrics;

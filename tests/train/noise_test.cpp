@@ -9,8 +9,8 @@ using namespace qrl;
 TEST_CASE("gain noise: deviations follow QeRL's schedule after every step") {
   std::ifstream file(test::shipped_data() / "golden" / "gain_noise.json");
   for (const nlohmann::json& one : nlohmann::json::parse(file)["schedule"]) {
-    const config::GainNoiseRecipe noise{one["start"].get<double>(), one["end"].get<double>(),
-                                        one["stages"].get<std::int64_t>()};
+    const train::GainNoiseRecipe noise{one["start"].get<double>(), one["end"].get<double>(),
+                                       one["stages"].get<std::int64_t>()};
     const auto total = one["total"].get<std::int64_t>();
     CAPTURE(noise.stages, total);
     REQUIRE(one["sigma"].size() == static_cast<std::size_t>(total + 1));

@@ -129,7 +129,7 @@ TEST_CASE("weighted sources: shares hold at every length, epochs are per source,
 
 TEST_CASE("prompt template: its own words may hold added tokens, user text never becomes one") {
   const auto tokenizer = data::Tokenizer::byte_level();
-  config::DataRecipe recipe;
+  train::DataRecipe recipe;
   recipe.prompt_template = "<answer>{prompt}";
   const auto tokens = train::PromptEncoder(recipe, tokenizer).encode("<answer>");
   REQUIRE(tokens.size() == 9);
@@ -141,7 +141,7 @@ TEST_CASE("prompt template: its own words may hold added tokens, user text never
 
 TEST_CASE("chat_template plain: the text with the tokenizer's prefix") {
   const auto tokenizer = data::Tokenizer::load(test::shipped_data() / "golden" / "tokenizer_bpe" / "llama3.json");
-  config::DataRecipe recipe;
+  train::DataRecipe recipe;
   recipe.prompt_template = "Q: {prompt}\nA:";
   std::vector<types::TokenId> want = tokenizer.prefix();
   REQUIRE(want.size() == 1);
@@ -150,7 +150,7 @@ TEST_CASE("chat_template plain: the text with the tokenizer's prefix") {
 }
 
 TEST_CASE("held-out files: have their own filter, and the same fields as training files") {
-  config::DataRecipe recipe;
+  train::DataRecipe recipe;
   recipe.prompt_key = "q";
   recipe.filter = {"level == 99"};
   recipe.val_filter = {"level == 4"};
@@ -230,7 +230,7 @@ TEST_CASE("metrics of kept tokens: mean and maximum per sampled token, and the s
 TEST_CASE("metrics of rollouts: score parts sum to the score, repeated 4-grams are a share of all") {
   types::Prompt prompt;
   prompt.tokens = {1, 2};
-  config::RewardRecipe recipe;
+  train::RewardRecipe recipe;
   recipe.correct = 2;
   recipe.wrong = -1;
   recipe.format = 0.5;

@@ -3,12 +3,12 @@
 #include <map>
 #include <sstream>
 
-#include "config/reader.h"
 #include "state/folder.h"
 #include "support/catch.h"
-#include "train/plan/catalog.h"
 #include "train/plan/disk_estimate.h"
 #include "train/policy/policy.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-config::Recipe tiny_recipe(const std::vector<std::string>& settings = {}) {
-  return config::load_recipe(train::keys(), test::kTiny, settings, true).recipe;
+train::Recipe tiny_recipe(const std::vector<std::string>& settings = {}) {
+  return train::load_recipe(train::keys(), test::kTiny, settings, true).recipe;
 }
 
 /// Returns the bytes of a checkpoint's tensors.
@@ -41,7 +41,7 @@ test::Outcome dry_run(const fs::path& run, const std::string& arguments = "") {
 }  // namespace
 
 TEST_CASE("disk plan: equals what the run's checkpoints take") {
-  const config::Recipe recipe = tiny_recipe();
+  const train::Recipe recipe = tiny_recipe();
   const train::DiskEstimate disk = train::estimate_disk(recipe, train::model_config(recipe));
   const fs::path checkpoints = test::finished_run() / "checkpoints";
   CHECK(test::close(bytes_of(checkpoints / "step_4"), disk.rl.bytes_each, 0, 0.01));
@@ -51,7 +51,7 @@ TEST_CASE("disk plan: equals what the run's checkpoints take") {
   CHECK(disk.most_bytes() == 4 * disk.rl.bytes_each + 3 * disk.cold_start.bytes_each);
 
   const auto of = [](const std::vector<std::string>& settings) {
-    const config::Recipe other = tiny_recipe(settings);
+    const train::Recipe other = tiny_recipe(settings);
     return train::estimate_disk(other, train::model_config(other));
   };
   CHECK(of({"trainer.save_freq=0"}).rl.most_kept == 1);

@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <fstream>
 
-#include "config/reader.h"
 #include "decoder/cpu/teacher_forcing.h"
 #include "support/catch.h"
 #include "tasks/verifier.h"
-#include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/policy/policy.h"
 #include "train/policy/quantizer.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -326,9 +326,9 @@ TEST_CASE("fp8 KV scales made once: kept over a resume, and different from those
 
   // They are those of the weights that training began with, on the prompts of the beginning.
   const std::vector<std::string> settings = {"quant.rollout.kv_cache=fp8_e4m3"};
-  const config::LoadedRecipe loaded =
-      config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
-  const config::Recipe& recipe = loaded.recipe;
+  const train::LoadedRecipe loaded =
+      train::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  const train::Recipe& recipe = loaded.recipe;
   const train::Policy policy = train::load_policy(dir / "whole/checkpoints/sft_12");
   const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
   const train::PromptSet prompts = train::load_train_prompts(recipe, policy.tokenizer, *verifier);

@@ -1,15 +1,15 @@
 // The recipes that are shipped, and what --dry-run says of a run.
 #include <algorithm>
 
-#include "config/reader.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "support/catch.h"
-#include "train/plan/catalog.h"
 #include "train/plan/memory_estimate.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/policy/sampler.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -81,7 +81,7 @@ TEST_CASE("memory estimate: equals what sampler and learner take") {
     CAPTURE(settings, model);
     std::vector<std::string> overrides = {settings, "optim.name=muon"};
     if (!model.empty()) overrides.push_back(model);
-    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     const train::Policy policy = train::make_policy(recipe);
     const auto parts = train::estimate_memory(recipe, policy.config, 1);
     const auto world = dist::make_solo();
@@ -103,7 +103,7 @@ TEST_CASE("memory estimate: equals what sampler and learner take") {
 TEST_CASE("memory estimate: a step's routes count twice, a byte per token, sparse layer and expert") {
   const std::vector<std::string> mixture{"model.init.config=" QRL_SOURCE_DIR
                                          "/recipes/models/quickstart-moe/config.json"};
-  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, mixture, true).recipe;
+  const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, mixture, true).recipe;
   const model::ModelConfig config = train::model_config(recipe);
   constexpr double kBytes = 2 * 4 * 4 * (24 + 24) * 3 * 2;  // 4 prompts with 4 samples, 3 layers with 2 experts
   CHECK(bytes_of(train::estimate_memory(recipe, config, 1), "routes of a step, at most") == kBytes);
@@ -115,7 +115,7 @@ TEST_CASE("memory estimate: a step's routes count twice, a byte per token, spars
 
 TEST_CASE("memory estimate: Muon's updates count beside a micro-batch's activations where they are larger") {
   const std::vector<std::string> muon{"optim.name=muon"};
-  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, muon, true).recipe;
+  const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, muon, true).recipe;
   const model::ModelConfig large = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3-30b-a3b/config.json");
   // 48 layers of width 2,048: q, o; k, v; a router; 128 experts of three matrices
   constexpr double kUpdates = 2.0 * 48 * (2 * 4096 + 2 * 512 + 128 + 128 * 3 * 768) * 2048;
@@ -129,7 +129,7 @@ TEST_CASE("memory estimate: Muon's updates count beside a micro-batch's activati
 
 TEST_CASE("memory estimate: the KV cache is for concurrent sequences, for all slots before held-out data are read") {
   const auto kv_bytes = [](std::vector<std::string> overrides, std::optional<std::int64_t> held_out = {}) {
-    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     const auto parts = train::estimate_memory(recipe, train::make_policy(recipe).config, 1, held_out);
     return bytes_of(parts, "KV cache");
   };
@@ -154,7 +154,7 @@ TEST_CASE("memory estimate: the KV cache is for concurrent sequences, for all sl
 TEST_CASE("memory estimate: activations of at most an update's or cold start's tokens") {
   const auto tokens = [](const std::string& setting, int num_ranks, std::int64_t limit = 1'000'000) {
     const std::vector<std::string> overrides = {setting};
-    config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     recipe.actor.max_tokens_per_micro_batch = limit;
     const model::ModelConfig config = train::make_policy(recipe).config;
     const auto parts = train::estimate_memory(recipe, config, num_ranks);
@@ -169,7 +169,7 @@ TEST_CASE("memory estimate: activations of at most an update's or cold start's t
   CHECK(tokens("sft.batch_size=40", 2) == 40 * 48);
   CHECK(tokens("sft.steps=0", 1, 200) == 200);
   // Dynamic sampling may leave both prompts to one rank.
-  config::Recipe filtered = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
+  train::Recipe filtered = train::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   filtered.actor.max_tokens_per_micro_batch = 1'000'000;
   filtered.algorithm.filter_groups.enable = true;
   CHECK(train::trained_tokens_at_once(filtered, 2) == 2 * kGroup);
@@ -185,7 +185,7 @@ TEST_CASE("memory estimate: the peak is the sum, or the larger phase if phases a
   CHECK(train::peak_bytes(parts, false, false) == 128);
   CHECK(train::peak_bytes(parts, false, true) == 120);
   CHECK(train::peak_bytes(parts, true, true) == 1000);
-  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
+  const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   double sampling = 0, learning = 0;
   for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
     if (part.phase == Phase::sampling) sampling += part.bytes;
@@ -243,7 +243,7 @@ TEST_CASE("memory check: a plan that cannot fit ends dry run and start with exit
 
 TEST_CASE("memory estimate: a share of masters and moments is the largest of any rank") {
   const std::vector<std::string> overrides = {"trainer.zero_stage=1", "optim.name=muon"};
-  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+  const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
   const train::Policy policy = train::make_policy(recipe);
   const auto parts = train::estimate_memory(recipe, policy.config, 3);
   std::vector<double> kept(3);
@@ -264,7 +264,7 @@ TEST_CASE("memory estimate: counts dequantized operands of a GPU's GEMMs of many
   const auto bytes = [](std::vector<std::string> overrides) {
     overrides.insert(overrides.begin(),
                      {"trainer.device=cuda", "model.dtype=bfloat16", "quant.learner.forward=low_bit"});
-    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     double sum = 0;
     for (const train::MemoryPart& part : train::estimate_memory(recipe, train::make_policy(recipe).config, 1)) {
       if (part.name == "dequantized operands") sum += part.on_gpu ? part.bytes : -1e9;
@@ -276,7 +276,7 @@ TEST_CASE("memory estimate: counts dequantized operands of a GPU's GEMMs of many
                     few_learnt = "actor.max_tokens_per_micro_batch=64",
                     many_learnt = "actor.max_tokens_per_micro_batch=512";
   const model::ModelConfig config =
-      train::make_policy(config::load_recipe(train::keys(), test::kTiny, {}, true).recipe).config;
+      train::make_policy(train::load_recipe(train::keys(), test::kTiny, {}, true).recipe).config;
   const auto padded = [](std::int64_t count, std::int64_t multiple) {
     return static_cast<double>((count + multiple - 1) / multiple * multiple);
   };
@@ -302,10 +302,10 @@ TEST_CASE("memory estimate: a GPU learner's copies, and with low_bit the sampler
                                                 "quant.rollout.kv_cache=int8",
                                                 "quant.learner.forward=" + forward,
                                                 more};
-    const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     return train::estimate_memory(recipe, train::make_policy(recipe).config, 1);
   };
-  const config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
+  const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   double matrices = 0, vectors = 0;
   for (const model::WeightSpec& spec : model::weight_specs(train::make_policy(recipe).config)) {
     const bool is_vector = spec.kind == model::WeightKind::norm || spec.kind == model::WeightKind::bias;
@@ -325,7 +325,7 @@ TEST_CASE("memory estimate: a GPU learner's copies, and with low_bit the sampler
                                                 "quant.rollout.granularity=block128",
                                                 "quant.learner.forward=low_bit",
                                                 "quant.learner.backward=" + backward};
-    const config::Recipe fp8 = config::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    const train::Recipe fp8 = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
     return bytes_of(train::estimate_memory(fp8, train::make_policy(fp8).config, 1),
                     "a layer's matrix and its input, dequantized");
   };
@@ -355,6 +355,6 @@ TEST_CASE("memory estimate: a GPU learner's copies, and with low_bit the sampler
   large.hidden_size = 4096;
   const std::vector<std::string> on_gpu = {"trainer.device=cuda"};
   const auto of_large =
-      train::estimate_memory(config::load_recipe(train::keys(), test::kTiny, on_gpu, true).recipe, large, 1);
+      train::estimate_memory(train::load_recipe(train::keys(), test::kTiny, on_gpu, true).recipe, large, 1);
   CHECK(bytes_of(of_large, "a checkpoint's way to its files") == double{256 << 20});
 }

@@ -5,7 +5,7 @@
 
 #include "support/catch.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -35,7 +35,7 @@ TEST_CASE("total_epochs: gives the number of steps of its prompts") {
 }
 
 TEST_CASE("best evaluation: its checkpoint is written at once and stays") {
-  config::Recipe recipe = train::keys().defaults();
+  train::Recipe recipe = train::keys().defaults();
   recipe.trainer.keep_best = "val/a/mean@8";
   train::RunState state;
   const auto note = [&](std::int64_t step, learner::Metrics row) {

@@ -4,14 +4,14 @@
 
 #include <fstream>
 
-#include "config/reader.h"
 #include "support/catch.h"
 #include "tasks/verifier.h"
-#include "train/plan/catalog.h"
 #include "train/plan/options.h"
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -91,7 +91,7 @@ TEST_CASE("actor.ppo_epochs: the number of passes over a step's mini-batches") {
 }
 
 TEST_CASE("temperature, top-p, top-k: training and evaluation each use their own") {
-  config::Recipe recipe = config::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
+  train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, {}, true).recipe;
   recipe.rollout.temperature = 0.5;
   recipe.rollout.top_p = 0.25;
   recipe.rollout.top_k = 3;
@@ -138,8 +138,8 @@ TEST_CASE("data.overlong_prompt: truncate keeps a prompt's last tokens, filter d
                        "train_files: [" + long_prompts(dir / "long.jsonl", "long") + "]"}});
   const auto load = [&](const std::string& what) {
     const std::string setting = "data.overlong_prompt=" + what;
-    const config::LoadedRecipe loaded =
-        config::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
+    const train::LoadedRecipe loaded =
+        train::load_recipe(train::keys(), dir / "recipe.yaml", std::span(&setting, 1), true);
     const train::Policy policy = train::make_policy(loaded.recipe);
     return train::load_train_prompts(loaded.recipe, policy.tokenizer,
                                      *tasks::make_verifier(train::verifier_options(loaded.recipe)));

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <set>
 
-#include "config/reader.h"
 #include "support/refusal.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -51,8 +51,8 @@ bool same_checkpoint(const fs::path& a, const fs::path& b) {
   return true;
 }
 
-config::Recipe parsed(const std::string& sft) {
-  return config::parse_recipe(train::keys(), "sft: " + sft + "\n", "r.yaml", {}, {}, false).recipe;
+train::Recipe parsed(const std::string& sft) {
+  return train::parse_recipe(train::keys(), "sft: " + sft + "\n", "r.yaml", {}, {}, false).recipe;
 }
 
 /// Returns rows of the byte-level tokenizer, whose template is plain.
@@ -164,7 +164,7 @@ TEST_CASE("loss_on: selects the assistant's turns") {
   }
   const data::Tokenizer tokenizer = data::Tokenizer::parse(with_control.dump(), "<|im_end|>", "t");
   const auto learned_text = [&](const std::string& loss_on, std::size_t row) {
-    config::Recipe recipe = parsed("{train_files: [" + file + "], steps: 1, loss_on: " + loss_on + "}");
+    train::Recipe recipe = parsed("{train_files: [" + file + "], steps: 1, loss_on: " + loss_on + "}");
     recipe.data.chat_template = "chatml";
     const train::SftRow got = train::load_sft_rows(recipe, tokenizer).train.at(row);
     std::string text;
@@ -192,7 +192,7 @@ TEST_CASE("sft.max_length: longer rows are an error, dropped, or cut at the end"
 }
 
 TEST_CASE("supervised epochs: updates take each row once") {
-  config::Recipe recipe = parsed("{train_files: [a], epochs: 3, batch_size: 4}");
+  train::Recipe recipe = parsed("{train_files: [a], epochs: 3, batch_size: 4}");
   train::SftRows rows;
   rows.train.resize(10);
   CHECK(train::cold_start_updates(recipe, rows) == 8);  // 30 rows

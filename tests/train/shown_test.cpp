@@ -1,11 +1,11 @@
 // Tests what a run prints: settings with their origins, warnings, scores during training, its log, its last lines.
 #include <fstream>
 
-#include "config/reader.h"
 #include "support/catch.h"
 #include "support/refusal.h"
 #include "train/metrics/health.h"
-#include "train/plan/catalog.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/support.h"
 
 using namespace qrl;
@@ -96,11 +96,11 @@ TEST_CASE("mode: an error about a bound that it set names it") {
 }
 
 TEST_CASE("large gap: reported with remedies, bitwise mode first, without those already active") {
-  const auto advice = [](const config::Recipe& recipe) {
+  const auto advice = [](const train::Recipe& recipe) {
     train::Health health(recipe);
     return health.observe(1, with(sound_row(), {{"mismatch/k3_kl", 0.5}})).at(0);
   };
-  config::Recipe recipe;
+  train::Recipe recipe;
   CHECK(says(advice(recipe),
              "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0, or set "
              "quant.rollout.rotation: hadamard, or use a quant.rollout.weights"));
@@ -114,7 +114,7 @@ TEST_CASE("large gap: reported with remedies, bitwise mode first, without those 
 }
 
 TEST_CASE("symptom: reported with number and cause, at most every ten steps, and summed up") {
-  const config::Recipe recipe;
+  const train::Recipe recipe;
   train::Health health(recipe);
   CHECK(health.observe(1, sound_row()).empty());
   CHECK(health.summary().empty());
@@ -147,7 +147,7 @@ TEST_CASE("symptom: reported with number and cause, at most every ten steps, and
   CHECK(says(fell[0], "no response is correct any more (reward/correct_fraction 0, previously 0.500)"));
 
   // Rare rewards: one step without any is no drop, many are.
-  config::Recipe small = recipe;
+  train::Recipe small = recipe;
   small.data.train_batch_size = 16;
   train::Health rare(small);
   CHECK(rare.observe(1, with(sound_row(), {{"reward/correct_fraction", 0.05}})).empty());
@@ -181,27 +181,27 @@ TEST_CASE("dry run: notes a learning rate too small to move a model of this size
 }
 
 TEST_CASE("masking bound before any update: reported in the first step, with its remedy") {
-  const auto told = [](const config::Recipe& recipe, double share) {
+  const auto told = [](const train::Recipe& recipe, double share) {
     train::Health health(recipe);
     const auto warnings = health.observe(1, with(sound_row(), {{"mismatch/masked_at_start_fraction", share}}));
     return warnings.empty() ? std::string() : warnings.at(0);
   };
-  const config::Recipe dppo =
-      config::parse_recipe(train::keys(), "algorithm: {name: dppo_tv}\nrollout_correction: {method: none}", "r.yaml",
-                           "/d", {}, false)
+  const train::Recipe dppo =
+      train::parse_recipe(train::keys(), "algorithm: {name: dppo_tv}\nrollout_correction: {method: none}", "r.yaml",
+                          "/d", {}, false)
           .recipe;
   CHECK(says(told(dppo, 0.031), "step 1: dppo_tv masks 3.1 % of the tokens before any update"));
   CHECK(says(
       told(dppo, 0.031),
       "set quant.learner.forward: low_bit or rollout.bitwise, or with one update per step algorithm.bound_moved_only"));
   CHECK(told(dppo, 0.009).empty());
-  config::Recipe ratio;
+  train::Recipe ratio;
   ratio.rollout_correction.behaviour_in_ratio = true;
   CHECK(says(told(ratio, 0.05), "rollout_correction.behaviour_in_ratio masks 5.0 % of the tokens"));
 }
 
 TEST_CASE("flat groups of a graded reward: reported with their scores, not as wrong responses") {
-  const config::Recipe recipe;
+  const train::Recipe recipe;
   const auto told = [&](const train::Metrics& changes) {
     train::Health health(recipe);
     return health.observe(1, with(sound_row(), with(kFlat, changes))).at(0);

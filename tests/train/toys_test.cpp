@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "config/printer.h"
-#include "config/reader.h"
 #include "dist/collectives.h"
 #include "learner/tensors/torch.h"  // before Catch2, to whose CHECK its own gives way
 #include "support/catch.h"
@@ -11,8 +10,9 @@
 #include "toys/correction/half.h"
 #include "toys/loss/reinforce.h"
 #include "toys/task/reverse.h"
-#include "train/plan/catalog.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 #include "train/run/run.h"
 #include "train/support.h"
 
@@ -21,9 +21,9 @@ using namespace qrl;
 namespace {
 
 /// Returns the program's keys with the toys' words.
-const config::Keys& keys_with_toys() {
-  static const config::Keys keys([] {
-    config::Catalog catalog = train::catalog();
+const train::Keys& keys_with_toys() {
+  static const train::Keys keys([] {
+    train::Catalog catalog = train::catalog();
     catalog.losses.add(test::reinforce);
     catalog.corrections.add(test::half);
     catalog.generators.add(test::reverse_task.generator);
@@ -44,8 +44,8 @@ TEST_CASE("catalog extension: an added loss and correction train for 3 steps") {
                                              "rollout_correction.method=half",
                                              "trainer.total_training_steps=3",
                                              "trainer.default_local_dir=" + (dir / "run").string()};
-  const config::LoadedRecipe loaded =
-      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
+  const train::LoadedRecipe loaded =
+      train::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true);
   CHECK(loaded.resolved_yaml.find("  reinforce:\n    scale: 0.25\n") != std::string::npos);
   const auto world = dist::make_solo();
   train::run(loaded, *world, {});
@@ -61,8 +61,8 @@ TEST_CASE("catalog extension: an added loss and correction train for 3 steps") {
 TEST_CASE("catalog extension: an added task trains for 3 steps, after a cold start on its demonstrations") {
   const test::TempDir dir;
   const std::vector<std::string> settings = {"trainer.default_local_dir=" + (dir / "run").string()};
-  const config::LoadedRecipe loaded =
-      config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/toys/task/reverse.yaml", settings, true);
+  const train::LoadedRecipe loaded =
+      train::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/toys/task/reverse.yaml", settings, true);
   CHECK(loaded.resolved_yaml.find("    letters: 5\n") != std::string::npos);
   const auto world = dist::make_solo();
   train::run(loaded, *world, {});
@@ -83,7 +83,7 @@ TEST_CASE("catalog extension: an added task trains for 3 steps, after a cold sta
 }
 
 TEST_CASE("toy task's verifier: right and wrong words, letters in place, its own key") {
-  config::Recipe recipe = keys_with_toys().defaults();
+  train::Recipe recipe = keys_with_toys().defaults();
   recipe.reward.verifier = keys_with_toys().catalog().verifiers.select("reverse");
   const auto judged = [&](const std::string& response) {
     const auto verifier = tasks::make_verifier(train::verifier_options(recipe));
@@ -105,13 +105,13 @@ TEST_CASE("toy task's verifier: right and wrong words, letters in place, its own
 
 TEST_CASE("task keys: refused with another task's word") {
   const std::vector<std::string> settings = {"data.val_generator.letters=6"};
-  CHECK_THROWS_WITH(config::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
+  CHECK_THROWS_WITH(train::load_recipe(keys_with_toys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
                     Catch::Contains("data.val_generator.task reverse with data.val_generator.letters, got countdown"));
 }
 
 TEST_CASE("catalog: unknown words are refused, with the known ones") {
   const std::vector<std::string> settings = {"algorithm.name=reinforce"};
-  CHECK_THROWS_WITH(config::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
+  CHECK_THROWS_WITH(train::load_recipe(train::keys(), QRL_SOURCE_DIR "/tests/train/tiny.yaml", settings, true),
                     Catch::Contains("grpo | dr_grpo | dapo | gspo | tbpo") && !Catch::Contains("| reinforce"));
 }
 

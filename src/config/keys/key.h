@@ -1,6 +1,8 @@
-// Owns the description of a recipe's key, and the list of a program's keys.
+// Owns the description of a recipe's key, and the list of a program's keys. The recipe is a type that only the owner of
+// the keys knows; functions of a key reach its members.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,12 +11,18 @@
 #include <utility>
 #include <vector>
 
-#include "config/keys/matched_forward.h"
-#include "config/recipe.h"
+#include "config/option.h"
 #include "config/yaml/scalars.h"
 #include "config/yaml/yaml_tree.h"
 
+namespace qrl::train {
+struct Recipe;
+}
+
 namespace qrl::config {
+
+using train::Recipe;
+class Keys;
 
 enum class OnResume : std::uint8_t {
   fixed,
@@ -26,7 +34,7 @@ enum class OnResume : std::uint8_t {
 struct Condition {
   std::string key;     ///< the other key; "": no condition
   std::string values;  ///< text for messages: values in has_value's syntax, or what `holds` checks
-  std::function<bool(const Recipe&)> holds;
+  std::function<bool(const Recipe&)> holds = {};  ///< empty: has_value(key, values)
   std::string advice = "it has no effect: delete it";
 };
 
@@ -39,9 +47,9 @@ struct Requirement {
   std::string advice;
 };
 
-/// Describes a key: one row of the tables in keys/*keys.cpp.
+/// Describes a key: one row of a part's table.
 struct Key {
-  std::string name;  ///< dotted: "optim.lr"
+  std::string name;  ///< dotted: "section.key"
   std::string type;  ///< type and range: "float > 0"
   std::string meaning;
   std::string unset;  ///< meaning of null; "": null is invalid
@@ -64,6 +72,7 @@ struct Key {
   std::vector<Requirement> requirements = {};
   /// YAML value of this key for records that an earlier version without the key wrote; empty: the default.
   std::string absent_in_record = {};
+  const Keys* keys = nullptr;  ///< the list that holds the key
 
   /// Declares that the key has an effect only while `other` has one of `values`, in has_value's syntax.
   Key& only_with(const std::string& other, const std::string& values);
@@ -79,7 +88,7 @@ struct Key {
   /// Makes null mean the selected option's default for this key. Help lists the different defaults of `choices`.
   Key& unset_by(const AnyChoices& choices);
 
-  bool acts(const Recipe& recipe) const { return condition.key.empty() || condition.holds(recipe); }
+  bool acts(const Recipe& recipe) const;
 };
 
 /// Returns whether a key has one of `values`. `values` is "set", "unset", "default", "changed" (not the default), words
@@ -87,36 +96,49 @@ struct Key {
 /// number or the name of a key. null and auto are within every bound.
 bool has_value(const Key& key, const Recipe& recipe, std::string_view values);
 
-Condition condition_of(const std::string& key, const std::string& values);
+/// Lists each key that selects an option, with the option that it selects in a recipe; nullptr: none.
+using SelectedOptions = std::vector<std::pair<std::string, const Option*>>;
 
-/// Holds all keys of a recipe, and the catalog of their options.
+/// Holds all keys of a recipe. A derived class adds them, and knows the recipe's type.
 class Keys {
  public:
-  /// `decided` says what `auto` may choose; tests pass other values.
-  explicit Keys(Catalog catalog, const MatchedForward& decided = decided_matched_forward());
+  /// Shows what errors about whole recipes give as examples.
+  struct Examples {
+    std::string sections;  ///< "model, data"
+    std::string setting;   ///< KEY=VALUE
+  };
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
-  const Catalog& catalog() const { return catalog_; }
   /// Returns all keys in print order.
   const std::vector<Key>& all() const { return all_; }
   const std::vector<std::string>& names() const { return names_; }
+  const Examples& examples() const { return examples_; }
   const Key* find(std::string_view name) const;
   bool is_section(std::string_view name) const;
-  const Recipe& defaults() const { return defaults_; }
-  const MatchedForward& matched_forward() const { return matched_forward_; }
+
+  virtual const Recipe& defaults() const = 0;
+  virtual SelectedOptions selected_options(const Recipe& recipe) const = 0;
+  /// Returns all options, in the order of their aliases.
+  virtual std::vector<const Option*> options() const = 0;
+
+  /// Adds a key behind the others. The reference is valid until the next key is added.
+  Key& add(Key key);
+  /// Adds a key behind the last one of its section.
+  Key& add_to_section(Key key);
+
+ protected:
+  /// Returns an existing key, for conditions that the part with its row does not know.
+  Key& at(std::string_view name);
+  explicit Keys(Examples examples) : examples_(std::move(examples)) {}
+  ~Keys() = default;
 
  private:
-  Catalog catalog_;
-  MatchedForward matched_forward_;
-  Recipe defaults_;
+  Key& insert(std::size_t place, Key key);
+
+  Examples examples_;
   std::vector<Key> all_;
   std::vector<std::string> names_;
 };
-
-bool operator==(const Recipe& one, const Recipe& other);
-
-/// Returns each key that selects an option, with the option that it selects in the recipe; nullptr: none.
-std::vector<std::pair<std::string, const Option*>> selected_options(const Recipe& recipe);
 
 }  // namespace qrl::config

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "config/keys/key.h"
 #include "config/option.h"
+#include "config/words.h"
 
 namespace qrl::config {
 

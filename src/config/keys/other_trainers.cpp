@@ -1,7 +1,6 @@
 #include "config/keys/other_trainers.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -78,15 +77,10 @@ std::string advice_for_value(std::string_view key, std::string_view value) {
   return {};
 }
 
-std::vector<Alias> aliases(const Catalog& catalog) {
+std::vector<Alias> aliases(const Keys& keys) {
   static const std::vector<Alias> rows = read_rows();
   std::vector<Alias> all = rows;
-  const std::initializer_list<const AnyChoices*> lists = {
-      &catalog.losses,    &catalog.corrections,   &catalog.modes,     &catalog.generators,
-      &catalog.verifiers, &catalog.kl_estimators, &catalog.estimators};
-  for (const AnyChoices* choices : lists) {
-    for (const Option* one : choices->all()) all.insert(all.end(), one->aliases.begin(), one->aliases.end());
-  }
+  for (const Option* one : keys.options()) all.insert(all.end(), one->aliases.begin(), one->aliases.end());
   return all;
 }
 
@@ -95,7 +89,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   if (name.empty() || name.size() > kLongestName) return {};
   const std::string plain = normalized(name);
   const std::string last(last_part(plain));
-  const std::vector<Alias> known = aliases(keys.catalog());
+  const std::vector<Alias> known = aliases(keys);
 
   // Tries aliases that match the full name, its end of several parts, or its whole section (NAME.*), before aliases
   // that match only the last part.
@@ -108,7 +102,7 @@ std::string advice_for_unknown_key(const Keys& keys, std::string_view name) {
   if (const auto whole = std::find_if(known.begin(), known.end(), is_whole); whole != known.end()) {
     return advice_of(*whole);
   }
-  // Finds a full key within a longer name, such as rollout.n in actor_rollout_ref.rollout.n.
+  // Finds a full key within a longer name, such as section.key in trainer.section.key.
   for (std::size_t dot = plain.find('.'); dot != std::string::npos; dot = plain.find('.', dot + 1)) {
     const std::string tail = plain.substr(dot + 1);
     if (tail.find('.') != std::string::npos && keys.find(tail) != nullptr) return "here it is " + tail;

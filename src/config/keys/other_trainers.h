@@ -29,9 +29,9 @@ const std::vector<ForeignValue>& foreign_values();
 YamlPtr foreign_defaults();
 
 /// Returns all aliases in the reference page's order: first other_trainers.yaml, then Option::aliases.
-std::vector<Alias> aliases(const Catalog& catalog);
+std::vector<Alias> aliases(const Keys& keys);
 
-/// Returns advice about an unknown key: "did you mean optim.lr?", "here it is rollout.n", … Returns "" for a long name.
+/// Returns advice about an unknown key: "did you mean …?", "here it is …" Returns "" for a long name.
 std::string advice_for_unknown_key(const Keys& keys, std::string_view name);
 
 /// Returns advice about another trainer's value of our key; "" for a value that no table has.

@@ -1,4 +1,4 @@
-// Owns the helpers that declare keys, and the functions that add sections declared in separate files.
+// Owns the helpers that declare keys.
 #pragma once
 
 #include <concepts>
@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "config/keys/automatic.h"
+#include "config/auto_value.h"
 #include "config/keys/key_types.h"
 
 namespace qrl::config {
-
-using List = std::vector<Key>;
 
 /// Accesses a member of type M in a recipe. The accessors of all such members have one type, so that their keys share
 /// code.
@@ -34,15 +32,15 @@ class Access {
   std::function<M&(Recipe&)> reach_;
 };
 
-/// Declares a key whose member is a T, or an optional T. If `unset` is given, an empty text prints as null.
+/// Adds a key whose member is a T, or an optional T. If `unset` is given, an empty text prints as null.
 template <class Member, class T>
-Key key(std::string name, const Access<Member>& member, const Type<T>& type, std::string meaning,
-        std::string unset = {}) {
+Key& add_key(Keys& keys, std::string name, const Access<Member>& member, const Type<T>& type, std::string meaning,
+             std::string unset = {}) {
   constexpr bool kPlain = std::is_same_v<Member, T>;
   static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
   Key key{std::move(name), type.text, std::move(meaning), std::move(unset)};
   key.read = [member, read = type.read](const YamlNode& node, Recipe& recipe) { member(recipe) = read(node); };
-  key.reset = [member](Recipe& recipe) { member(recipe) = member(recipe.keys->defaults()); };
+  key.reset = [member, &keys](Recipe& recipe) { member(recipe) = member(keys.defaults()); };
   key.equal = [member](const Recipe& one, const Recipe& other) { return member(one) == member(other); };
   key.print = [member, print = type.print, unset_if_empty = !key.unset.empty()](const Recipe& recipe) -> std::string {
     if constexpr (!kPlain) return member(recipe) ? print(*member(recipe)) : "null";
@@ -50,9 +48,7 @@ Key key(std::string name, const Access<Member>& member, const Type<T>& type, std
     else return unset_if_empty && member(recipe).empty() ? "null" : print(member(recipe));
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
-    key.fill = [member](Recipe& recipe) {  // on the CPU, auto means a constant, which the recipe then states
-      if (!learns_on_gpu(recipe)) member(recipe).is_auto = false;
-    };
+    key.fill = [member](Recipe& recipe) { member(recipe).is_auto = false; };  // the recipe then states the value
   }
   if constexpr (kPlain) {
     if (type.anchor) {
@@ -61,23 +57,22 @@ Key key(std::string name, const Access<Member>& member, const Type<T>& type, std
       };
     }
   }
-  return key;
+  return keys.add(std::move(key));
 }
 
-/// Adds the keys of a section to `list`. Struct S has the keys' values.
+/// Adds the keys of a section to `keys`. Struct S has the keys' values.
 template <class S>
 class Section {
  public:
-  Section(List& list, std::string name, Access<S> access)
-      : list_(list), name_(std::move(name)), access_(std::move(access)) {}
-  Section(List& list, std::string name, S Recipe::*member) : Section(list, std::move(name), Access<S>(member)) {}
+  Section(Keys& keys, std::string name, Access<S> access)
+      : keys_(keys), name_(std::move(name)), access_(std::move(access)) {}
+  Section(Keys& keys, std::string name, S Recipe::*member) : Section(keys, std::move(name), Access<S>(member)) {}
 
   /// Declares the key "section.name". The reference is valid until the next key is added.
   template <class Member, class T>
   Key& add(OnResume on_resume, const std::string& name, Member S::*member, const Type<T>& type, std::string meaning,
            std::string unset = {}) {
-    Key& added =
-        list_.emplace_back(key(name_ + "." + name, access_.at(member), type, std::move(meaning), std::move(unset)));
+    Key& added = add_key(keys_, name_ + "." + name, access_.at(member), type, std::move(meaning), std::move(unset));
     added.on_resume = on_resume;
     added.condition = condition_;
     return added;
@@ -89,18 +84,18 @@ class Section {
   }
   /// Sets the condition of all keys added after this call.
   void only_with(Condition condition) { condition_ = std::move(condition); }
-  void only_with(const std::string& other, const std::string& values) { condition_ = condition_of(other, values); }
+  void only_with(const std::string& other, const std::string& values) { condition_ = {other, values}; }
   /// Returns the section "section.name" with struct `member`.
   template <class Inner>
   Section<Inner> inner(const std::string& name, Inner S::*member) const {
-    return {list_, name_ + "." + name, access_.at(member)};
+    return {keys_, name_ + "." + name, access_.at(member)};
   }
   const std::string& name() const { return name_; }
   const Access<S>& access() const { return access_; }
-  List& list() const { return list_; }
+  Keys& keys() const { return keys_; }
 
  private:
-  List& list_;
+  Keys& keys_;
   std::string name_;
   Access<S> access_;
   Condition condition_ = {};
@@ -110,12 +105,15 @@ class Section {
 /// option.
 void only_with_options(Key& key, const std::string& selector, const AnyChoices& choices, const std::string& name);
 
-/// Adds the params of `choices` that are in `section` itself. If `nested` is set, adds those in its subsections
-/// instead. Adds each param once.
-void add_params(List& list, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
-                const std::string& selector);
+/// Declares the key `name` for a param. `values_of` returns the ParamValues that store the param.
+Key param_key(const Param& param, std::string name, const Access<ParamValues>& values_of);
 
-/// Adds a key that choose_automatic replaces while it is `auto`. has_value compares the value that it has then.
+/// Adds the params of `choices` that are in `section` itself. If `nested` is set, adds those in its subsections
+/// instead. Adds each param once. `values_of` returns the ParamValues that store the params.
+void add_params(Keys& keys, OnResume on_resume, const std::string& section, bool nested, const AnyChoices& choices,
+                const std::string& selector, const Access<ParamValues>& values_of);
+
+/// Adds a key that the run chooses while it is `auto`. has_value compares the value that it has then.
 template <class S, class T>
 Key& add_auto(Section<S>& section, const std::string& name, AutoValue<T> S::*member, std::string meaning) {
   const Type<T> type = type_of<T>();
@@ -126,29 +124,5 @@ Key& add_auto(Section<S>& section, const std::string& name, AutoValue<T> S::*mem
   };
   return key;
 }
-
-/// Adds a task generator's keys. Omits `size` if `is_endless`.
-void add_generator(OnResume on_resume, Section<GeneratorRecipe> section, const Choices<tasks::Generator>& generators,
-                   const std::string& unset_seed, bool is_endless = false);
-
-void add_quant(List& list, const MatchedForward& decided);
-/// Adds the keys of algorithm and rollout_correction.
-void add_objective(List& list, const Catalog& catalog);
-void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers);
-
-void add_environment(List& list);
-
-inline constexpr const char* kCommandVerifier = "command";
-inline constexpr const char* kEnvironmentVerifier = "environment";
-inline constexpr std::int64_t kMaxWorkers = 1024;
-inline constexpr std::int64_t kMaxInFlight = 4096;  ///< rows or conversations per worker at once
-
-/// Makes a folder key's default the folder of the file that sets the command.
-void anchor_command_folder(const std::vector<std::string>& command, std::string& folder,
-                           const std::filesystem::path& directory);
-
-/// Returns actor.max_tokens_per_micro_batch. On the CPU `auto` holds the longest sequence and row; on a GPU the run
-/// chooses (train/plan/gpu_plan.h).
-std::int64_t tokens_per_micro_batch(const Recipe& recipe);
 
 }  // namespace qrl::config

@@ -240,11 +240,11 @@ void Checkpointer::commit(const learner::Learner& learner, dist::Collectives& wo
       path, [&](const fs::path& tmp) { write_learner(tmp, commit); },
       [&](const fs::path& tmp) { write_neighbors(tmp, commit); }, facts.dump(), world);
   if (world.is_first()) base::log_info("committed " + state::shown(path));
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   if (folder != nullptr) prune_checkpoints(dir, recipe.trainer.max_ckpt_to_keep, recipe.sft.steps, state_.best_step);
 }
 
-bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state) {
+bool note_if_best(const Recipe& recipe, const learner::Metrics& row, RunState& state) {
   const auto score = row.find(recipe.trainer.keep_best);
   if (recipe.trainer.keep_best.empty() || score == row.end() || std::isnan(score->second)) return false;
   const double sign = lower_is_better(recipe.trainer.keep_best) ? -1 : 1;

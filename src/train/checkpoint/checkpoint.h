@@ -61,7 +61,7 @@ void restore_learner(const std::filesystem::path& checkpoint, const RunState& st
                      dist::Collectives& world);
 
 /// Returns whether the row has the best trainer.keep_best score so far, and if so, records it in `state`.
-bool note_if_best(const config::Recipe& recipe, const learner::Metrics& row, RunState& state);
+bool note_if_best(const Recipe& recipe, const learner::Metrics& row, RunState& state);
 
 class Checkpointer {
  public:

@@ -5,11 +5,11 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/keys/key.h"
 #include "config/printer.h"
 #include "model/peft.h"
 #include "state/file.h"
 #include "train/policy/adapters.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::train {
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string cold_start_name(const config::Recipe& recipe) { return "sft_" + std::to_string(recipe.sft.steps); }
+std::string cold_start_name(const Recipe& recipe) { return "sft_" + std::to_string(recipe.sft.steps); }
 
 fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
 
@@ -27,8 +27,7 @@ bool lies_in(const fs::path& checkpoint, const fs::path& run) {
 
 /// Returns the checkpoint of --resume PATH. Throws an input error if it is damaged. In the run folder, it must be the
 /// newest checkpoint. If it is elsewhere, the run folder must have no checkpoint of its own.
-fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
-                          const std::optional<fs::path>& newest) {
+fs::path given_checkpoint(const TrainerRecipe& trainer, const fs::path& run, const std::optional<fs::path>& newest) {
   QRL_REQUIRE(is_checkpoint(trainer.resume_from.path), "trainer.resume_mode (--resume)",
               "auto, never, or a checkpoint's folder (with state.json)", trainer.resume_from.path,
               "checkpoints are in RUN/checkpoints: step_N, and sft_N for a cold start");
@@ -49,7 +48,7 @@ fs::path given_checkpoint(const config::TrainerRecipe& trainer, const fs::path& 
   return given;
 }
 
-std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, const fs::path& run,
+std::optional<fs::path> chosen_checkpoint(const TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
   if (trainer.resume_from.mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
   QRL_REQUIRE(trainer.resume_from.mode == config::ResumeMode::automatic || !newest, run.string(),
@@ -58,10 +57,9 @@ std::optional<fs::path> chosen_checkpoint(const config::TrainerRecipe& trainer, 
   return newest;
 }
 
-config::Recipe recipe_of(const config::Keys& keys, const fs::path& checkpoint, const LoadedState& saved) {
+Recipe recipe_of(const Keys& keys, const fs::path& checkpoint, const LoadedState& saved) {
   const std::string name = (checkpoint / "recipe.yaml").string();
-  return config::parse_recipe(keys, saved.resolved_recipe, name, checkpoint, {}, false, config::RecipeUse::record)
-      .recipe;
+  return parse_recipe(keys, saved.resolved_recipe, name, checkpoint, {}, false, RecipeUse::record).recipe;
 }
 
 /// Returns why a run cannot resume from `dir`, which has no intact checkpoint.
@@ -82,32 +80,32 @@ std::string text_of(const std::vector<config::KeyChange>& changes) {
 }
 
 /// Describes changed file contents as a change of `key`, with values such as "[a.jsonl], contents 1b2c3d4e".
-config::KeyChange content_change(const std::string& key, const config::Recipe& before, const config::Recipe& after,
+config::KeyChange content_change(const std::string& key, const Recipe& before, const Recipe& after,
                                  const std::string& hash_before, const std::string& hash_after, bool may_be_allowed) {
-  const auto shown = [&](const config::Recipe& recipe, const std::string& hash) {
-    return config::printed_value(recipe, key) + ", contents " + hash.substr(0, 8);
+  const auto shown = [&](const Recipe& recipe, const std::string& hash) {
+    return printed_value(recipe, key) + ", contents " + hash.substr(0, 8);
   };
   return {key, shown(before, hash_before), shown(after, hash_after), may_be_allowed};
 }
 
 /// Removes the change of sft.steps if sft.epochs determines it; the caller compares the rows instead.
-void drop_derived_steps(const config::Recipe& recipe, std::vector<config::KeyChange>& changes) {
+void drop_derived_steps(const Recipe& recipe, std::vector<config::KeyChange>& changes) {
   std::erase_if(changes, [&](const auto& change) { return recipe.sft.epochs > 0 && change.key == "sft.steps"; });
 }
 
-void add_other_rows(const LoadedState& saved, const config::Recipe& before, const config::Recipe& recipe,
-                    const Inputs& inputs, std::vector<config::KeyChange>& changes) {
+void add_other_rows(const LoadedState& saved, const Recipe& before, const Recipe& recipe, const Inputs& inputs,
+                    std::vector<config::KeyChange>& changes) {
   if (saved.inputs.sft_rows == inputs.sft_rows) return;
   changes.push_back(content_change("sft.train_files", before, recipe, saved.inputs.sft_rows, inputs.sft_rows, false));
 }
 
 /// Returns the changes that need --allow-change or are always refused.
-std::vector<config::KeyChange> changes_since(const LoadedState& saved, const config::Recipe& before,
-                                             const config::Recipe& recipe, const Inputs& inputs) {
+std::vector<config::KeyChange> changes_since(const LoadedState& saved, const Recipe& before, const Recipe& recipe,
+                                             const Inputs& inputs) {
   // The files that these keys name are compared by contents.
   const std::set<std::string> read = {"model.path", "model.init.config", "data.train_files", "sft.from",
                                       "sft.train_files"};
-  std::vector<config::KeyChange> changes = config::changes_on_resume(before, recipe);
+  std::vector<config::KeyChange> changes = config::changes_on_resume(*before.keys, before, recipe);
   std::erase_if(changes, [&](const config::KeyChange& change) { return read.contains(change.key); });
   drop_derived_steps(recipe, changes);
   if (saved.state.step == 0) add_other_rows(saved, before, recipe, inputs, changes);
@@ -119,11 +117,11 @@ std::vector<config::KeyChange> changes_since(const LoadedState& saved, const con
 }
 
 /// Returns changes that are always allowed but make scores incomparable, and warns of them.
-std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const config::Recipe& before,
-                                                 const config::Recipe& recipe, const Inputs& inputs) {
+std::vector<config::KeyChange> changes_of_scores(const LoadedState& saved, const Recipe& before, const Recipe& recipe,
+                                                 const Inputs& inputs) {
   static constexpr std::string_view kKeys[] = {"eval.n", "eval.temperature", "eval.top_p", "eval.top_k"};
   if (saved.state.step == 0) return {};
-  std::vector<config::KeyChange> changes = config::changes_among(kKeys, before, recipe);
+  std::vector<config::KeyChange> changes = config::changes_among(*before.keys, kKeys, before, recipe);
   if (saved.inputs.held_out_prompts != inputs.held_out_prompts) {
     changes.push_back(
         content_change("data.val_files", before, recipe, saved.inputs.held_out_prompts, inputs.held_out_prompts, true));
@@ -180,24 +178,24 @@ constexpr std::string_view kColdStartKeys[] = {"model.dtype",
                                                "data.enable_thinking",
                                                "data.parse_special_tokens"};
 
-void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const config::Recipe& recipe,
+void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved, const Recipe& recipe,
                            const Inputs& inputs) {
   const RunState& state = saved.state;
   QRL_REQUIRE(state.cold_start && state.step == 0, checkpoint.string(), "a finished cold start for sft.from",
               "a checkpoint of step " + std::to_string(state.step),
               "name a RUN/checkpoints/sft_N; model.path starts from the weights of any checkpoint");
-  const bool by_adapters = config::cold_start_trains_adapters(recipe);
+  const bool by_adapters = cold_start_trains_adapters(recipe);
   QRL_REQUIRE(model::is_peft(checkpoint) == by_adapters, checkpoint.string(),
               by_adapters ? "a cold start that trained adapters" : "a cold start that trained all weights",
               "a cold start that trained " + std::string(by_adapters ? "all weights" : "adapters"),
               "set lora.sft to what it was made with, or delete sft.from");
-  const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
-  std::vector<config::KeyChange> changes = config::changes_among(kColdStartKeys, before, recipe);
+  const Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
+  std::vector<config::KeyChange> changes = config::changes_among(*before.keys, kColdStartKeys, before, recipe);
   drop_derived_steps(recipe, changes);
   add_other_rows(saved, before, recipe, inputs, changes);
   if (by_adapters) {
     static constexpr std::string_view kAdapters[] = {"lora."};
-    const auto of_adapters = config::changes_among(kAdapters, before, recipe);
+    const auto of_adapters = config::changes_among(*before.keys, kAdapters, before, recipe);
     changes.insert(changes.end(), of_adapters.begin(), of_adapters.end());
   }
   QRL_REQUIRE(changes.empty(), checkpoint.string(), "the cold start that this recipe would make", text_of(changes),
@@ -210,7 +208,7 @@ void check_same_cold_start(const fs::path& checkpoint, const LoadedState& saved,
               "name the last checkpoint of that run");
 }
 
-fs::path take_cold_start(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
+fs::path take_cold_start(const Recipe& recipe, const Inputs& inputs, const RunFolder& folder) {
   require_sound_checkpoint(recipe.sft.from, "name another cold start, or delete sft.from");
   const fs::path given = fs::canonical(recipe.sft.from);
   check_same_cold_start(given, read_checkpoint_state(given), recipe, inputs);
@@ -227,8 +225,8 @@ void warn_of_other_ranks(const fs::path& checkpoint, const LoadedState& saved, i
                     ": sums round differently from here on, so results are not bit-identical to an uninterrupted run");
 }
 
-void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe, const RunFolder& folder) {
-  const bool is_base = config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe);
+void provide_cold_start(const fs::path& checkpoint, const Recipe& recipe, const RunFolder& folder) {
+  const bool is_base = trains_adapters(recipe) && !cold_start_trains_adapters(recipe);
   const std::string what = is_base ? "base of the adapters" : "reference of algorithm.kl_loss_coef";
   const std::string restore = "the " + what + " is read from it: restore it from a copy";
   const fs::path home = folder.checkpoints() / cold_start_name(recipe);
@@ -244,14 +242,14 @@ void provide_cold_start(const fs::path& checkpoint, const config::Recipe& recipe
   require_sound_checkpoint(home, restore);
 }
 
-std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved,
-                                         const config::Recipe& recipe, const Inputs& inputs, bool allow_change) {
+std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const LoadedState& saved, const Recipe& recipe,
+                                         const Inputs& inputs, bool allow_change) {
   // A cold-start checkpoint copied from another run holds that run's recipe.
   if (!recipe.sft.from.empty() && saved.state.cold_start && saved.state.sft_step == recipe.sft.steps) {
     check_same_cold_start(checkpoint, saved, recipe, inputs);
     return {};
   }
-  const config::Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
+  const Recipe before = recipe_of(*recipe.keys, checkpoint, saved);
   std::vector<config::KeyChange> changes = changes_since(saved, before, recipe, inputs);
   check_changes(checkpoint, changes, allow_change);
   if (!inputs.weights.empty() && model::is_peft(checkpoint))
@@ -264,16 +262,16 @@ std::vector<config::KeyChange> check_fit(const fs::path& checkpoint, const Loade
   return changes;
 }
 
-void warn_of_other_ticks(const config::Recipe& before, const config::Recipe& recipe) {
+void warn_of_other_ticks(const Recipe& before, const Recipe& recipe) {
   const std::int64_t was = before.rollout.max_num_seqs, is = recipe.rollout.max_num_seqs;
-  if (was == is || !config::samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
+  if (was == is || !samples_on_gpu(recipe) || recipe.rollout.bitwise) return;
   base::log_warning("rollout.max_num_seqs " + std::to_string(is) + " (the checkpoint was made with " +
                     std::to_string(was) +
                     "): on a GPU samples depend on the rows per tick, so results are not bit-identical to an "
                     "uninterrupted run; with rollout.bitwise they would be");
 }
 
-ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const RunFolder& folder, bool allow_change,
+ResumePoint choose(const Recipe& recipe, const Inputs& inputs, const RunFolder& folder, bool allow_change,
                    int num_ranks) {
   state::remove_leftovers(folder.checkpoints());
   ResumePoint point;
@@ -291,7 +289,7 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
   }
 
   const LoadedState saved = read_checkpoint_state(*point.checkpoint);
-  const config::Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
+  const Recipe before = recipe_of(*recipe.keys, *point.checkpoint, saved);
   const bool is_shared_cold_start = !recipe.sft.from.empty() && saved.state.cold_start;
   if (!is_shared_cold_start) warn_of_other_ticks(before, recipe);
   point.changes = check_fit(*point.checkpoint, saved, recipe, inputs, allow_change);
@@ -301,8 +299,8 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
   point.unfinished_row = saved.unfinished_row;
   const bool cold_start_done =
       recipe.sft.steps > 0 && (saved.state.step > 0 || saved.state.sft_step >= recipe.sft.steps);
-  const bool is_read = recipe.algorithm.kl_loss_coef != 0 ||
-                       (config::trains_adapters(recipe) && !config::cold_start_trains_adapters(recipe));
+  const bool is_read =
+      recipe.algorithm.kl_loss_coef != 0 || (trains_adapters(recipe) && !cold_start_trains_adapters(recipe));
   if (is_read && cold_start_done) provide_cold_start(*point.checkpoint, recipe, folder);
   if (!goes_on_here || is_shared_cold_start) {
     if (!goes_on_here) folder.set_aside_earlier_rows();  // last, because the checks above may refuse the run
@@ -314,11 +312,11 @@ ResumePoint choose(const config::Recipe& recipe, const Inputs& inputs, const Run
 
 }  // namespace
 
-fs::path cold_start_checkpoint(const config::Recipe& recipe) {
+fs::path cold_start_checkpoint(const Recipe& recipe) {
   return fs::path(recipe.trainer.default_local_dir) / "checkpoints" / cold_start_name(recipe);
 }
 
-std::string describe_resume(const config::Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
+std::string describe_resume(const Recipe& recipe, const std::function<Inputs()>& inputs, bool allow_change) {
   const fs::path run = recipe.trainer.default_local_dir;
   const auto chosen = chosen_checkpoint(recipe.trainer, run, newest_sound_checkpoint(checkpoints_of(run)));
   if (!chosen && recipe.sft.from.empty()) return "a new run: " + why_no_checkpoint(checkpoints_of(run));
@@ -339,8 +337,8 @@ std::string describe_resume(const config::Recipe& recipe, const std::function<In
   return text + (changes.empty() ? "" : "; changed: " + text_of(changes));
 }
 
-ResumePoint find_resume_point(const config::Recipe& recipe, const Inputs& inputs, const RunFolder* folder,
-                              bool allow_change, dist::Collectives& world) {
+ResumePoint find_resume_point(const Recipe& recipe, const Inputs& inputs, const RunFolder* folder, bool allow_change,
+                              dist::Collectives& world) {
   ResumePoint point;
   if (folder != nullptr) point = choose(recipe, inputs, *folder, allow_change, world.size());
   // Ranks may have different working directories.

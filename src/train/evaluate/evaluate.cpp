@@ -66,8 +66,7 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
   return best != candidates.end() && best->correct;
 }
 
-std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
-                           const dist::Collectives& world) {
+std::int64_t num_responses(std::span<const PromptSet> sets, const EvalRecipe& recipe, const dist::Collectives& world) {
   std::int64_t num_prompts = 0;
   for (const PromptSet& set : sets)
     num_prompts += (std::ssize(set.prompts) - world.rank() + world.size() - 1) / world.size();
@@ -238,7 +237,7 @@ class SetCounts {
 
 }  // namespace
 
-Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
+Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  const rollout::ConversationSettings* conversations, dist::Collectives& world, std::string* responses,
                  std::int64_t max_prompts) {
@@ -281,7 +280,7 @@ bool HeldOutEvaluation::due_after(std::int64_t step) const {
 }
 
 std::optional<Metrics> HeldOutEvaluation::run(std::int64_t step, PhaseSeconds& seconds) try {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   const Policy& policy = run_.plan.policy;
   const base::ScopedTimer timer(seconds[Phase::evaluate]);
   std::string responses;

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 
-#include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "dist/collectives.h"
 #include "rollout/conversations.h"
@@ -16,6 +15,7 @@
 #include "train/metrics/step_metrics.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/recipe.h"
 #include "train/run_plan.h"
 #include "types/prompt.h"
 
@@ -36,13 +36,12 @@ bool majority_is_right(std::span<const rollout::Rollout> samples, const tasks::V
 /// prompt, sample). Throws Cancelled like collect_or_cancel. `responses` must be given on all ranks or none. On the
 /// `conversations` is null without an environment. On the
 /// first rank, JSON rows (rollout_rows) of each set's first `max_prompts` prompts are appended to it, in prompt order.
-Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const config::Recipe& recipe,
+Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, const Recipe& recipe,
                  const types::SamplingParams& params, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier,
                  const rollout::ConversationSettings* conversations, dist::Collectives& world,
                  std::string* responses = nullptr, std::int64_t max_prompts = std::numeric_limits<std::int64_t>::max());
 
-std::int64_t num_responses(std::span<const PromptSet> sets, const config::EvalRecipe& recipe,
-                           const dist::Collectives& world);
+std::int64_t num_responses(std::span<const PromptSet> sets, const EvalRecipe& recipe, const dist::Collectives& world);
 
 /// Returns a row a set. Leaves out the metrics by which a set is not measured (report::Measures::counts).
 std::string metrics_table(std::span<const PromptSet> sets, const Metrics& metrics);

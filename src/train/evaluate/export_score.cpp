@@ -6,8 +6,6 @@
 
 #include "base/bf16.h"
 #include "base/text.h"
-#include "config/keys/automatic.h"
-#include "config/reader.h"
 #include "report/measures.h"
 #include "report/rows.h"
 #include "state/file.h"
@@ -17,12 +15,14 @@
 #include "train/files/checkpoint_folder.h"
 #include "train/metrics/held_out_names.h"
 #include "train/metrics/progress.h"
-#include "train/plan/catalog.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 #include "train/policy/quantizer.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/automatic.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::train {
 
@@ -31,13 +31,13 @@ namespace {
 constexpr std::uint64_t kMaxFile_bytes = 1 << 20;
 constexpr const char* kMeanScores = "mean_scores";  // sets whose score is a mean score, not a share
 
-config::Recipe export_recipe(const config::Recipe& recipe) {
-  config::Recipe plain = recipe;
-  plain.quant = config::QuantRecipe{};
-  plain.quant.weights = config::samples_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
+Recipe export_recipe(const Recipe& recipe) {
+  Recipe plain = recipe;
+  plain.quant = QuantRecipe{};
+  plain.quant.weights = samples_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
   plain.rollout.bitwise = false;
-  (void)config::resolve_automatic(plain);
-  plain.eval = config::EvalRecipe{};
+  (void)resolve_automatic(plain);
+  plain.eval = EvalRecipe{};
   plain.eval.n = 1;
   plain.eval.temperature = 0;
   return plain;
@@ -62,7 +62,7 @@ nlohmann::ordered_json read_scores(const std::filesystem::path& run, std::int64_
 
 nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const learner::Learner& learner,
                                const std::vector<PromptSet>& held_out) {
-  const config::Recipe recipe = export_recipe(run.recipe());
+  const Recipe recipe = export_recipe(run.recipe());
   const model::ModelConfig& config = run.plan.model;
   Sampler sampler(config, recipe, run.world, recipe.data.max_prompt_length, {}, &run.plan.policy.tokenizer);
   sampler.snapshot.publish(exported(learner, config), 0);
@@ -75,7 +75,7 @@ nlohmann::ordered_json measure(const RunContext& run, std::int64_t step, const l
                run.plan.policy.tokenizer, *run.plan.verifier, run.plan.conversations.get(), run.world);
   nlohmann::ordered_json json = {{"step", step},
                                  {"held_out", run.plan.inputs.held_out_prompts},
-                                 {"compute", config::samples_on_gpu(recipe) ? "bf16" : "fp32"},
+                                 {"compute", samples_on_gpu(recipe) ? "bf16" : "fp32"},
                                  {"temperature", 0}};
   report::Measures measures;
   if (run.folder != nullptr) measures = report::read_measures(run.folder->metrics_file());
@@ -145,8 +145,7 @@ std::vector<std::string> export_score_lines(const RunContext& run, std::int64_t 
 }
 
 KnownScores known_scores(const std::filesystem::path& checkpoint) {
-  const config::Recipe recipe =
-      config::load_recipe(train::keys(), checkpoint / "recipe.yaml", {}, false, config::RecipeUse::record).recipe;
+  const Recipe recipe = load_recipe(train::keys(), checkpoint / "recipe.yaml", {}, false, RecipeUse::record).recipe;
   KnownScores known{policy_text(recipe), {}, {}};
   const std::optional<std::int64_t> step = rl_step_of(checkpoint);
   std::error_code error;

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "config/keys/automatic.h"
 #include "report/rules.h"
+#include "train/recipe/automatic.h"
 
 namespace qrl::train {
 
@@ -22,15 +22,15 @@ constexpr const char* kK3 = "mismatch/k3_kl";
 
 }  // namespace
 
-std::string gap_advice(const config::Recipe& recipe) {
-  const config::QuantRecipe& quant = recipe.quant;
-  const bool samples = config::samples_on_gpu(recipe), learns = config::learns_on_gpu(recipe);
+std::string gap_advice(const Recipe& recipe) {
+  const QuantRecipe& quant = recipe.quant;
+  const bool samples = samples_on_gpu(recipe), learns = learns_on_gpu(recipe);
   std::string advice;
   const auto add = [&](bool is_open, const std::string& what) {
     if (is_open) advice += (advice.empty() ? "" : ", or ") + what;
   };
   const bool is_low_bit = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
-  const bool is_merged = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::merge;
+  const bool is_merged = trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::merge;
   const bool may_match = quant.profile.empty() && !is_merged;
   const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
   const bool may_be_bitwise = samples == learns && !(samples && cuts) && may_match &&
@@ -44,7 +44,7 @@ std::string gap_advice(const config::Recipe& recipe) {
   else add(is_apart && !may_be_bitwise, "set quant.learner.forward: low_bit");
   add(!recipe.rollout.bitwise && quant.kv_cache == config::KvCache::int8, "set quant.rollout.kv_cache: bf16");
   add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
-          !config::reads_matrices_on_gpu(recipe),
+          !reads_matrices_on_gpu(recipe),
       "set quant.rollout.rotation: hadamard");
   add(is_low_bit, "use a quant.rollout.weights or kv_cache format with more bits");
   return advice;
@@ -116,7 +116,7 @@ std::string Health::look(Symptom symptom, const Metrics& row) const {
     case dropped: {
       const double share = report::value_of(row, "mismatch/dropped_fraction");
       if (!(share > report::rule("the correction drops most tokens").step_bound)) return {};
-      const config::CorrectionRecipe& correction = recipe_.rollout_correction;
+      const CorrectionRecipe& correction = recipe_.rollout_correction;
       return base::format(
           "rollout_correction.method %s drops %.0f %% of the tokens (mismatch/dropped_fraction; k3 KL %.2g): its "
           "bounds are too narrow for the gap between sampler and learner; widen rollout_correction.threshold (%g), or "

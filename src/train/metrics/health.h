@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "report/measures.h"
 #include "train/files/run_folder.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
 /// Lists the settings that narrow the gap between sampler and learner on the recipe's devices, most reliable first; ""
 /// if none would.
-std::string gap_advice(const config::Recipe& recipe);
+std::string gap_advice(const Recipe& recipe);
 
 class Health {
  public:
-  explicit Health(const config::Recipe& recipe) : recipe_(recipe) {}
+  explicit Health(const Recipe& recipe) : recipe_(recipe) {}
 
   /// Checks the row of `step`; call it in step order. Returns one warning per symptom, and repeats it at most every ten
   /// steps. Metrics missing from `row` count as NaN.
@@ -35,7 +35,7 @@ class Health {
   std::string look(Symptom symptom, const Metrics& row) const;
   std::string look_at_groups(const Metrics& row) const;
 
-  const config::Recipe& recipe_;
+  const Recipe& recipe_;
   std::array<Course, kNumSymptoms> courses_;
   std::string look_at_fall(const Metrics& row) const;
 

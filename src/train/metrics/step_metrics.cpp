@@ -108,7 +108,7 @@ void add_outcomes(Metrics& metrics, const std::vector<Fact>& judged, const std::
   metrics["reward/verifier_error_fraction"] = mean_of(facts, [](const Fact& f) { return f.verifier_error; });
 }
 
-void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const config::RewardRecipe& recipe) {
+void add_reward_parts(Metrics& metrics, const std::vector<Fact>& facts, const RewardRecipe& recipe) {
   const auto is_wrong = [](const Fact& f) { return 1.0 - f.correct - f.no_answer; };
   const auto add = [&](const std::string& name, auto part) { add_summary(metrics, "reward/" + name, facts, part); };
   add("accuracy", [&](const Fact& f) { return f.correct == 1 ? recipe.correct : recipe.wrong; });
@@ -179,7 +179,7 @@ bool has_equal_rewards(std::span<const rollout::Rollout> group) {
 }  // namespace
 
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
-                        std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
+                        std::span<const std::int64_t> places, const RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world) {
   const auto size = static_cast<std::size_t>(n);
   std::vector<Fact> mine;
@@ -278,7 +278,7 @@ nlohmann::ordered_json shown_turns(const rollout::Conversation& conversation) {
   return turns;
 }
 
-nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config::RewardRecipe& recipe,
+nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
   if (verifier.is_rule()) {
     const rollout::ScoreParts parts = rollout::score_parts(verdict, rule_weights(recipe));
@@ -295,8 +295,7 @@ nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const config:
 
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
-                         const config::RewardRecipe& recipe, const tasks::Verifier& verifier,
-                         dist::Collectives& world) {
+                         const RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world) {
   std::string mine;
   for (const rollout::Rollout& r : rollouts) {
     const reward::Verdict& verdict = r.verdict;

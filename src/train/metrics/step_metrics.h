@@ -9,6 +9,7 @@
 #include "dist/collectives.h"
 #include "rollout/rollout.h"
 #include "train/files/run_folder.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
@@ -23,7 +24,7 @@ using PhaseSeconds = std::map<Phase, double>;
 ///
 /// `places`: the global position of each group of n.
 Metrics rollout_metrics(std::span<const rollout::Rollout> rollouts, std::int32_t n,
-                        std::span<const std::int64_t> places, const config::RewardRecipe& recipe,
+                        std::span<const std::int64_t> places, const RewardRecipe& recipe,
                         const tasks::Verifier& verifier, dist::Collectives& world);
 
 /// Returns env/ metrics of rollouts with conversations. Collective.
@@ -36,7 +37,7 @@ Metrics kept_metrics(std::span<const rollout::Rollout> rollouts, dist::Collectiv
 /// (evaluation), rows have neither step nor advantage. Collective.
 std::string rollout_rows(std::span<const rollout::Rollout> rollouts, std::int32_t n,
                          std::span<const std::int64_t> places, std::optional<std::int64_t> step,
-                         const config::RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
+                         const RewardRecipe& recipe, const tasks::Verifier& verifier, dist::Collectives& world);
 
 /// Returns perf/reward_rows_per_s, perf/reward_row_ms/{p50,p99} and perf/reward_worker_restarts over all ranks. Adds
 /// reward/{timeout,crash,protocol,error}_fraction of the judged samples. Collective.

@@ -50,10 +50,10 @@ double DiskEstimate::most_bytes() const {
          static_cast<double>(rl.most_kept) * rl.bytes_each + (last.replaces ? last.bytes_each : 0);
 }
 
-DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config) {
-  const config::TrainerRecipe& trainer = recipe.trainer;
+DiskEstimate estimate_disk(const Recipe& recipe, const model::ModelConfig& config) {
+  const TrainerRecipe& trainer = recipe.trainer;
   const std::vector<model::WeightSpec> all = model::weight_specs(config);
-  const bool has_adapters = config::trains_adapters(recipe);
+  const bool has_adapters = trains_adapters(recipe);
   const std::vector<model::WeightSpec> adapters =
       has_adapters ? model::adapter_specs(config, lora_config(recipe.lora)) : std::vector<model::WeightSpec>();
   DiskEstimate disk;
@@ -67,8 +67,8 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
   };
   limit(disk.rl, knows_steps ? num_saved(trainer.total_training_steps, trainer.save_freq) : kAny,
         trainer.max_ckpt_to_keep + (trainer.keep_best.empty() ? 0 : 1));
-  if (!config::has_cold_start(recipe.sft)) return disk;
-  const bool by_adapters = config::cold_start_trains_adapters(recipe);
+  if (!has_cold_start(recipe.sft)) return disk;
+  const bool by_adapters = cold_start_trains_adapters(recipe);
   disk.cold_start.bytes_each = learner_bytes(by_adapters ? adapters : all, false);
   // The cold start's last checkpoint always stays. With sft.from, the only cold-start checkpoint is a copy of another
   // run's.
@@ -79,7 +79,7 @@ DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfi
   return disk;
 }
 
-std::optional<FreeDisk> free_disk(const config::Recipe& recipe) {
+std::optional<FreeDisk> free_disk(const Recipe& recipe) {
   fs::path folder = existing_part(recipe.trainer.default_local_dir);
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
@@ -87,7 +87,7 @@ std::optional<FreeDisk> free_disk(const config::Recipe& recipe) {
   return FreeDisk{std::move(folder), static_cast<double>(space.available)};
 }
 
-std::string disk_doubt(const config::Recipe& recipe, const model::ModelConfig& config) {
+std::string disk_doubt(const Recipe& recipe, const model::ModelConfig& config) {
   const std::optional<FreeDisk> free = free_disk(recipe);
   const double needed = estimate_disk(recipe, config).most_bytes();
   if (!free || needed <= free->bytes + present_bytes(fs::path(recipe.trainer.default_local_dir) / "checkpoints"))

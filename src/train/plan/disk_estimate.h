@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "config/recipe.h"
 #include "model/config.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
@@ -23,17 +23,17 @@ struct DiskEstimate {
   double most_bytes() const;
 };
 
-DiskEstimate estimate_disk(const config::Recipe& recipe, const model::ModelConfig& config);
+DiskEstimate estimate_disk(const Recipe& recipe, const model::ModelConfig& config);
 
 struct FreeDisk {
   std::filesystem::path folder;  ///< trainer.default_local_dir, or the nearest folder above it that exists
   double bytes = 0;
 };
 /// Returns nothing if the system does not say.
-std::optional<FreeDisk> free_disk(const config::Recipe& recipe);
+std::optional<FreeDisk> free_disk(const Recipe& recipe);
 
 /// Returns a warning if the run's checkpoints need more disk space than is free, else "". The run's present checkpoints
 /// count as free, because they are among those that the run keeps or removes.
-std::string disk_doubt(const config::Recipe& recipe, const model::ModelConfig& config);
+std::string disk_doubt(const Recipe& recipe, const model::ModelConfig& config);
 
 }  // namespace qrl::train

@@ -12,7 +12,7 @@ using quant::Format;
 
 namespace {
 
-Format linear_format(const config::QuantRecipe& quant) {
+Format linear_format(const QuantRecipe& quant) {
   switch (quant.weights) {
     case WeightFormat::f32:
       return Format::f32;
@@ -38,7 +38,7 @@ Format linear_format(const config::QuantRecipe& quant) {
 
 }  // namespace
 
-model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
+model::SnapshotFormats snapshot_formats(const QuantRecipe& quant) {
   model::SnapshotFormats formats(linear_format(quant));
   formats.ignore = quant.ignore;
   if (quant.scales == config::WeightScales::least_squares) formats.scale_rule = quant::ScaleRule::least_squares;
@@ -49,7 +49,7 @@ model::SnapshotFormats snapshot_formats(const config::QuantRecipe& quant) {
   return formats;
 }
 
-quant::KvFormat kv_format(const config::QuantRecipe& quant) {
+quant::KvFormat kv_format(const QuantRecipe& quant) {
   switch (quant.kv_cache.value) {
     case KvCache::f32:
       return quant::KvFormat::f32;
@@ -68,16 +68,16 @@ std::string rotation_text(const quant::Rotation& rotation) {
                   : "inputs not rotated";
 }
 
-std::string policy_text(const config::Recipe& recipe) {
-  const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+std::string policy_text(const Recipe& recipe) {
+  const bool beside = trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
   const bool rotated = recipe.quant.rotation == config::RotationKind::hadamard;
   return (beside ? "adapters on " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) + " weights" +
          (rotated ? " (" + rotation_text({recipe.quant.rotation_block}) + ")" : "") + " with " +
          std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
 }
 
-bool has_quantized_export(const config::Recipe& recipe) {
-  const bool beside = config::trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+bool has_quantized_export(const Recipe& recipe) {
+  const bool beside = trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
   return quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales() &&
          recipe.quant.lm_head != config::HeadFormat::int8 && recipe.quant.rotation == config::RotationKind::none &&
          !beside;

@@ -27,14 +27,14 @@ constexpr double kLogitsShare = 0.1;
 std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-double kv_room(const config::Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
+double kv_room(const Recipe& recipe, const std::vector<MemoryPart>& parts, double gpu_bytes) {
   const auto kept_back = static_cast<double>(decoder::kept_back_bytes());
   return std::max(0.0,
                   gpu_memory_share(recipe) * gpu_bytes - kept_back - phase_bytes(parts, true, MemoryPhase::always));
 }
 
-void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
-  if (!recipe.rollout.max_num_seqs.is_auto || !config::samples_on_gpu(recipe)) return;
+void choose_sequences(Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+  if (!recipe.rollout.max_num_seqs.is_auto || !samples_on_gpu(recipe)) return;
   const std::int64_t prompts = recipe.data.gen_batch_size.value_or(recipe.data.train_batch_size);
   const std::int64_t drawn = round_up(divide_up(prompts, num_ranks) * recipe.rollout.n, kSequenceStep);
   const std::int64_t most = std::min({drawn, kMostSequences, recipe.rollout.max_num_batched_tokens});
@@ -51,8 +51,8 @@ void choose_sequences(config::Recipe& recipe, const model::ModelConfig& model, i
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
-double least_peak_bytes(const config::Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
-  if (config::samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
+double least_peak_bytes(const Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
+  if (samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
     const double room = kv_room(recipe, parts, gpu_bytes);
     for (MemoryPart& part : parts)
       if (part.on_gpu && part.phase == MemoryPhase::sampling) part.bytes = std::min(part.bytes, room);
@@ -60,12 +60,12 @@ double least_peak_bytes(const config::Recipe& recipe, std::vector<MemoryPart> pa
   return peak_bytes(parts, true, recipe.rollout.free_cache_engine);
 }
 
-bool fits(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+bool fits(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
   return least_peak_bytes(recipe, estimate_memory(recipe, model, num_ranks), gpu_bytes) <=
          learner::kPlannedGpuShare * gpu_bytes;
 }
 
-void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
+void choose_chunk(Recipe& recipe, const model::ModelConfig& model, double gpu_bytes) {
   if (!recipe.actor.logprob_chunk_tokens.is_auto) return;
   // bytes per token of fp32 logits and their bf16 gradient
   const double logits = 1.5 * 4 * static_cast<double>(model.vocab_size);
@@ -75,7 +75,7 @@ void choose_chunk(config::Recipe& recipe, const model::ModelConfig& model, doubl
 }
 
 /// Chooses the largest micro-batch that fits, between `fewest` and `most` tokens. Returns whether one fits.
-bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+bool choose_tokens(Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                    std::int64_t fewest, std::int64_t most) {
   if (!recipe.actor.max_tokens_per_micro_batch.is_auto) return fits(recipe, model, num_ranks, gpu_bytes);
   for (std::int64_t tokens = most; tokens >= fewest; tokens -= kTokenStep) {
@@ -88,23 +88,23 @@ bool choose_tokens(config::Recipe& recipe, const model::ModelConfig& model, int 
 
 }  // namespace
 
-PlannedGpu gpu_to_plan_for(const config::Recipe& recipe) {
+PlannedGpu gpu_to_plan_for(const Recipe& recipe) {
   constexpr double kExampleBytes = 80 * kGiB;
   const bool is_here = missing_gpu(recipe, 0).empty();
   return {is_here ? learner::gpu_bytes(0) : kExampleBytes, is_here};
 }
 
-bool has_auto(const config::Recipe& recipe) {
+bool has_auto(const Recipe& recipe) {
   return recipe.rollout.max_num_seqs.is_auto || recipe.actor.max_tokens_per_micro_batch.is_auto ||
          recipe.actor.logprob_chunk_tokens.is_auto || recipe.actor.activation_checkpointing.is_auto;
 }
 
-AutoSettings auto_settings_of(const config::Recipe& recipe) {
+AutoSettings auto_settings_of(const Recipe& recipe) {
   return {recipe.rollout.max_num_seqs, recipe.actor.max_tokens_per_micro_batch, recipe.actor.logprob_chunk_tokens,
           recipe.actor.activation_checkpointing};
 }
 
-void set_auto(const AutoSettings& settings, config::Recipe& recipe) {
+void set_auto(const AutoSettings& settings, Recipe& recipe) {
   const auto set = [](auto& member, auto value) {
     if (member.is_auto) member = value;
   };
@@ -114,17 +114,16 @@ void set_auto(const AutoSettings& settings, config::Recipe& recipe) {
   set(recipe.actor.activation_checkpointing, settings.activation_checkpointing);
 }
 
-void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded) {
-  const config::Recipe before = loaded.recipe;
+void set_auto(const AutoSettings& settings, const std::string& origin, LoadedRecipe& loaded) {
+  const Recipe before = loaded.recipe;
   set_auto(settings, loaded.recipe);
-  for (const config::KeyChange& change : config::changes_among(kAutoKeys, before, loaded.recipe))
+  for (const config::KeyChange& change : config::changes_among(*before.keys, kAutoKeys, before, loaded.recipe))
     loaded.origins[change.key] = origin;
-  config::print_again(loaded);
+  print_again(loaded);
 }
 
-double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                               double gpu_bytes) {
-  if (!config::learns_on_gpu(recipe) || recipe.rollout.bitwise) return 0;
+double activations_ahead_bytes(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+  if (!learns_on_gpu(recipe) || recipe.rollout.bitwise) return 0;
   if (tokens_of_update(recipe, num_ranks) <= recipe.actor.max_tokens_per_micro_batch) return 0;
   const std::vector<MemoryPart> parts = estimate_memory(recipe, model, num_ranks);
   const double activations =
@@ -138,14 +137,13 @@ double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelC
   return with <= learner::kPlannedGpuShare * gpu_bytes ? with - learning(0) : 0;
 }
 
-double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+double gpu_peak_bytes(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
   return least_peak_bytes(recipe, estimate_memory(recipe, model, num_ranks), gpu_bytes) +
          activations_ahead_bytes(recipe, model, num_ranks, gpu_bytes);
 }
 
-AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                             double gpu_bytes) {
-  config::Recipe chosen = recipe;
+AutoSettings choose_settings(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
+  Recipe chosen = recipe;
   choose_sequences(chosen, model, num_ranks, gpu_bytes);
   choose_chunk(chosen, model, gpu_bytes);
   const std::int64_t sequence = recipe.data.max_prompt_length + recipe.data.max_response_length;
@@ -162,7 +160,7 @@ AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelCon
   return auto_settings_of(chosen);
 }
 
-AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world) {
+AutoSettings recorded_settings(const Recipe& recipe, dist::Collectives& world) {
   AutoSettings settings;
   if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt)
     settings = auto_settings_of(*recorded);
@@ -171,7 +169,7 @@ AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& 
 }
 
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
-                        config::LoadedRecipe& loaded) {
+                        LoadedRecipe& loaded) {
   if (!has_auto(loaded.recipe)) return {};
   const bool is_taken = taken != AutoSettings{};
   set_auto(is_taken ? taken : choose_settings(loaded.recipe, model, num_ranks, gpu_bytes),
@@ -179,8 +177,7 @@ std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& mod
   return describe_gpu_plan(loaded.recipe, model, num_ranks, gpu_bytes) + (is_taken ? ", from the checkpoint" : "");
 }
 
-std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                              double gpu_bytes) {
+std::string describe_gpu_plan(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes) {
   const bool recomputes = recipe.actor.activation_checkpointing && !recipe.rollout.bitwise;
   const double ahead = activations_ahead_bytes(recipe, model, num_ranks, gpu_bytes);
   return "micro-batches of " + std::to_string(recipe.actor.max_tokens_per_micro_batch.value) + " tokens" +
@@ -191,7 +188,7 @@ std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelCo
          (ahead > 0 ? ", with the next micro-batch's activations" : "");
 }
 
-void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+void require_gpu_memory(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         bool is_resumed) {
   const double known = certain_bytes(estimate_memory(recipe, model, num_ranks), true);
   QRL_REQUIRE(

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "config/reader.h"
 #include "dist/collectives.h"
 #include "model/config.h"
+#include "train/recipe/load.h"
 
 namespace qrl::train {
 
@@ -26,46 +26,43 @@ struct PlannedGpu {
   double bytes = 0;
   bool is_here = false;  ///< false: `bytes` is an assumed 80 GiB
 };
-PlannedGpu gpu_to_plan_for(const config::Recipe& recipe);
+PlannedGpu gpu_to_plan_for(const Recipe& recipe);
 
-bool has_auto(const config::Recipe& recipe);
-AutoSettings auto_settings_of(const config::Recipe& recipe);
-void set_auto(const AutoSettings& settings, config::Recipe& recipe);
+bool has_auto(const Recipe& recipe);
+AutoSettings auto_settings_of(const Recipe& recipe);
+void set_auto(const AutoSettings& settings, Recipe& recipe);
 /// Sets the `auto` keys, records `origin` as their origin, and updates the recipe's YAML.
-void set_auto(const AutoSettings& settings, const std::string& origin, config::LoadedRecipe& loaded);
+void set_auto(const AutoSettings& settings, const std::string& origin, LoadedRecipe& loaded);
 
 /// Chooses values for the keys that are `auto`, for one of num_ranks ranks on a GPU of gpu_bytes. Micro-batches are the
 /// largest that fit. They hold at least the longest sequence or row. They hold at most one update, and at most 32,768
 /// tokens. Activations are recomputed only if micro-batches of 2,048 tokens do not fit otherwise. rollout.max_num_seqs
 /// exceeds 256 only if all sequences fit at full length.
-AutoSettings choose_settings(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                             double gpu_bytes);
+AutoSettings choose_settings(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
 /// Returns the values of kAutoKeys in the checkpoint that the run resumes, or all 0 without one. The first rank reads.
 /// Collective.
-AutoSettings recorded_settings(const config::Recipe& recipe, dist::Collectives& world);
+AutoSettings recorded_settings(const Recipe& recipe, dist::Collectives& world);
 
 /// Replaces `auto` at a run's start by `taken` (recorded_settings). If `taken` is all 0, calls choose_settings instead.
 /// Returns a line that describes the plan, or "" if no key is `auto`.
 std::string decide_auto(const AutoSettings& taken, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
-                        config::LoadedRecipe& loaded);
+                        LoadedRecipe& loaded);
 
 /// Returns the bytes of the next micro-batch's activations. Its forward pass may run while the host still computes the
 /// loss of the current micro-batch. Returns 0 if these bytes do not fit, if an update has only one micro-batch, or if
 /// rollout.bitwise is set.
-double activations_ahead_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                               double gpu_bytes);
+double activations_ahead_bytes(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
 /// Returns a run's peak of GPU memory, including activations_ahead_bytes. Counts KV pages up to
 /// rollout.gpu_memory_utilization.
-double gpu_peak_bytes(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
+double gpu_peak_bytes(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
-std::string describe_gpu_plan(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks,
-                              double gpu_bytes);
+std::string describe_gpu_plan(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes);
 
 /// Warns if the estimate exceeds the GPU's memory. Throws an input error if weights, gradients and moments alone exceed
 /// it.
-void require_gpu_memory(const config::Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
+void require_gpu_memory(const Recipe& recipe, const model::ModelConfig& model, int num_ranks, double gpu_bytes,
                         bool is_resumed = false);
 
 }  // namespace qrl::train

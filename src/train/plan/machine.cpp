@@ -31,27 +31,27 @@ int usable_processors(const dist::Collectives& world) {
 
 }  // namespace
 
-void set_threads(const config::Recipe& recipe, const dist::Collectives& world) {
+void set_threads(const Recipe& recipe, const dist::Collectives& world) {
   const int processors = usable_processors(world);
   const auto asked = static_cast<int>(recipe.trainer.threads);
   base::set_num_threads(asked > 0 ? asked : std::max(1, processors / world.local_size()));
 }
 
-int all_local_threads(const config::Recipe& recipe, const dist::Collectives& world) {
+int all_local_threads(const Recipe& recipe, const dist::Collectives& world) {
   const auto asked = static_cast<int>(recipe.trainer.threads);
   return asked > 0 ? asked * world.local_size() : usable_processors(world);
 }
 
-std::string missing_gpu(const config::Recipe& recipe, int device_number) {
-  const bool learns_there = config::learns_on_gpu(recipe);
-  if (!learns_there && !config::samples_on_gpu(recipe)) return {};
+std::string missing_gpu(const Recipe& recipe, int device_number) {
+  const bool learns_there = learns_on_gpu(recipe);
+  if (!learns_there && !samples_on_gpu(recipe)) return {};
   const std::string fault = learner::gpu_fault(device_number);
   return fault.empty() ? "" : std::string(learns_there ? "trainer.device" : "rollout.device") + ": cuda: " + fault;
 }
 
-void require_gpu(const config::Recipe& recipe, int device_number) {
-  const bool learns_there = config::learns_on_gpu(recipe);
-  if (!learns_there && !config::samples_on_gpu(recipe)) return;
+void require_gpu(const Recipe& recipe, int device_number) {
+  const bool learns_there = learns_on_gpu(recipe);
+  if (!learns_there && !samples_on_gpu(recipe)) return;
   if (const std::string missing = missing_gpu(recipe, device_number); !missing.empty())
     throw base::Error(base::ErrorKind::input, missing, "", "");
   if (learns_there) (void)learner::load_cuda_library(device_number);
@@ -59,20 +59,20 @@ void require_gpu(const config::Recipe& recipe, int device_number) {
   for (const base::LibraryReport& library : learner::gpu_libraries(false)) base::require(library, where);
 }
 
-void require_gpu_kernels(const config::Recipe& recipe, const model::ModelConfig& config) {
+void require_gpu_kernels(const Recipe& recipe, const model::ModelConfig& config) {
   const std::string missing = config.has_experts() ? "experts" : model::missing_on_gpu(config);
   if (missing.empty()) return;
   const auto require_cpu = [&](bool on_gpu, const char* key) {
     QRL_REQUIRE(!on_gpu, key, "cpu for a model with " + missing, "cuda",
                 config.has_experts() ? model::kExpertsLack : "no kernels for GPUs compute them yet");
   };
-  require_cpu(config::learns_on_gpu(recipe), "trainer.device");
-  require_cpu(config::samples_on_gpu(recipe), "rollout.device");
+  require_cpu(learns_on_gpu(recipe), "trainer.device");
+  require_cpu(samples_on_gpu(recipe), "rollout.device");
 }
 
-double learner_ceiling(const config::Recipe& recipe) {
+double learner_ceiling(const Recipe& recipe) {
   const config::ComputeDType dtype = recipe.model.dtype;
-  if (config::learns_on_gpu(recipe)) return learner::measure_gpu_matmul_flops_per_s(dtype);
+  if (learns_on_gpu(recipe)) return learner::measure_gpu_matmul_flops_per_s(dtype);
   return dtype == config::ComputeDType::bf16 ? ops::measure_bf16_flops_per_s() : ops::measure_f32_flops_per_s();
 }
 

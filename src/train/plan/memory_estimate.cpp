@@ -46,7 +46,7 @@ double matrix_bytes(const WeightSpec& spec, quant::Format format) {
   return static_cast<double>(spec.shape[0]) * linear_bytes(format, spec.shape[1], spec.shape[2]);
 }
 
-double sampler_bytes(const config::QuantRecipe& quant, const model::ModelConfig& config) {
+double sampler_bytes(const QuantRecipe& quant, const model::ModelConfig& config) {
   const model::SnapshotFormats formats = snapshot_formats(quant);
   const quant::Format unquantized = formats.linear == quant::Format::f32 ? quant::Format::f32 : quant::Format::bf16;
   const double wide = unquantized == quant::Format::f32 ? kF32 : kBf16;
@@ -74,9 +74,9 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
 
 /// Returns the bytes of the frozen base that an adapter learner holds itself, without linear layers that it reads from
 /// the snapshot.
-double frozen_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+double frozen_bytes(const Recipe& recipe, const model::ModelConfig& config) {
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
-  const bool on_gpu = config::learns_on_gpu(recipe);
+  const bool on_gpu = learns_on_gpu(recipe);
   const bool reads_snapshot = on_gpu ? recipe.quant.learner_forward == config::LearnerForward::low_bit
                                      : recipe.quant.learner_forward != config::LearnerForward::bf16;
   const model::SnapshotFormats formats = snapshot_formats(recipe.quant);
@@ -118,7 +118,7 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
 /// saves fp32 values between matmuls, and quantized inputs of matmuls. On a GPU, each matmul saves its input, and
 /// attention saves q after RoPE and all keys and values that it reads. With QK norms, the GPU also saves q, k and v
 /// before RoPE.
-double layer_activations(const config::Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
+double layer_activations(const Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
   const MlpValues mlp = mlp_values(config, is_sparse);
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
   const auto queries = static_cast<double>(config.q_size());
@@ -126,7 +126,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   const double sums = 2 * width * kF32;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const quant::Element code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
-  if (config::learns_on_gpu(recipe)) {
+  if (learns_on_gpu(recipe)) {
     // On a GPU, attention stores a shared prompt's keys and values once per sample.
     const auto prompt = static_cast<double>(recipe.data.max_prompt_length),
                response = static_cast<double>(recipe.data.max_response_length);
@@ -135,7 +135,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
     const double before_norms = config.qk_norm ? qkv : 0;
     if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
       // Saved inputs of matmuls are bf16 with adapters, else quantized.
-      const bool is_wide = code == quant::Element::bf16 || config::trains_adapters(recipe);
+      const bool is_wide = code == quant::Element::bf16 || trains_adapters(recipe);
       const double value_bytes = is_wide ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
              (2 * width + queries + inner) * value_bytes;
@@ -150,7 +150,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
   const double unquantized = code == quant::Element::f32 ? kF32 : kBf16;
   const double rotated = recipe.rollout.bitwise ? qkv : 0;
   // Adapter training saves attention's output in bf16 or fp32, instead of recomputing it.
-  if (config::trains_adapters(recipe))
+  if (trains_adapters(recipe))
     return kept + (qkv + rotated + 2 * inner) * kF32 + (queries + mlp.router_inputs) * unquantized;
   return kept + (qkv + rotated + 2 * inner) * kF32 + (width + mlp.entering + queries + inner) * value_bytes +
          mlp.router_inputs * unquantized;
@@ -159,7 +159,7 @@ double layer_activations(const config::Recipe& recipe, const model::ModelConfig&
 /// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized weight and input. With fp8_e4m3, the
 /// input is fp32, and quantization needs six more fp32 arrays. Each has kFp8GradientTokens rows, and the width of input
 /// or output, whichever is larger.
-double dequantized_operands(const config::Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
+double dequantized_operands(const Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
   const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
   const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
   const auto of = [&](std::int64_t out, std::int64_t in) {
@@ -177,8 +177,8 @@ double dequantized_operands(const config::Recipe& recipe, const model::ModelConf
   return largest;
 }
 
-double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config) {
-  const bool learns = config::learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
+double dequantized_on_gpu(const Recipe& recipe, const model::ModelConfig& config) {
+  const bool learns = learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
                                          learns ? recipe.actor.max_tokens_per_micro_batch.value : std::int64_t{0});
   return static_cast<double>(
@@ -187,16 +187,16 @@ double dequantized_on_gpu(const config::Recipe& recipe, const model::ModelConfig
 
 /// Returns the bytes of logits and their gradient together, divided by the bytes of fp32 logits. An fp32 gradient
 /// overwrites the logits.
-double logit_arrays_on_gpu(const config::Recipe& recipe) {
+double logit_arrays_on_gpu(const Recipe& recipe) {
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
 /// Returns an upper bound on a rank's bytes of the token ids that top-k and top-p keep in a step. Both the samples and
 /// the micro-batches hold these ids.
-double kept_tokens_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+double kept_tokens_bytes(const Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (!sample_params(recipe.rollout).cuts()) return 0;
-  const std::int64_t left = recipe.rollout.top_k == -1 ? config::kMaxKeptTokens : recipe.rollout.top_k;
+  const std::int64_t left = recipe.rollout.top_k == -1 ? kMaxKeptTokens : recipe.rollout.top_k;
   const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
   const std::int64_t tokens = groups * recipe.rollout.n * recipe.data.max_response_length;
   return 2 * static_cast<double>(tokens) * static_cast<double>(std::min(left, config.vocab_size)) *
@@ -209,7 +209,7 @@ std::int64_t route_bytes_of_token(const model::ModelConfig& config) {
 
 /// Returns an upper bound on the bytes of a step's expert routes on a rank. Both the samples and the micro-batches hold
 /// the routes.
-double route_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+double route_bytes(const Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const std::int64_t groups = (recipe.data.train_batch_size + num_ranks - 1) / num_ranks;
   const std::int64_t tokens =
       groups * recipe.rollout.n * (recipe.data.max_prompt_length + recipe.data.max_response_length);
@@ -224,7 +224,7 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
 }
 
 /// Returns the bytes of a rank's orthogonalized bf16 updates, which all exist at once; 0 with AdamW.
-double muon_update_bytes(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+double muon_update_bytes(const Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   if (recipe.optim.name != config::OptimName::muon) return 0;
   const model::LoraConfig lora = lora_config(recipe.lora);
   double bytes = 0;
@@ -233,7 +233,7 @@ double muon_update_bytes(const config::Recipe& recipe, const model::ModelConfig&
   return bytes / num_ranks;
 }
 
-std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
+std::vector<MemoryPart> optimizer_parts(const Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
   const bool muon = recipe.optim.name == config::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
   const model::LoraConfig lora = lora_config(recipe.lora);
@@ -247,7 +247,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   double all = 0, largest = 0, copies = 0;
   const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
   const bool f32_head = f32 || snapshot_formats(recipe.quant).f32_lm_head;
-  const bool on_gpu = config::learns_on_gpu(recipe);
+  const bool on_gpu = learns_on_gpu(recipe);
   const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
   const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
   // If false, the learner reads the decoder's embedding and lm_head instead of copies.
@@ -273,7 +273,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
   else if (num_shards > 1 || (on_gpu && (!f32 || low_bit)))
     parts.push_back({"weights to compute with", copies, true, on_gpu});
   if (num_shards > 1 || on_gpu) parts.push_back({"a tensor to be quantized", largest});
-  if (num_shards > 1 && on_gpu && config::samples_on_gpu(recipe)) {
+  if (num_shards > 1 && on_gpu && samples_on_gpu(recipe)) {
     std::int64_t most_at_once = 0;
     for (const learner::GradientRange& range : learner::ParameterLayout(config, {}).published())
       most_at_once = std::max(most_at_once, range.count);
@@ -284,7 +284,7 @@ std::vector<MemoryPart> optimizer_parts(const config::Recipe& recipe, const mode
 }
 
 /// Returns the number of KV pages that groups of full-length samples write. Samples share their prompt's pages.
-std::int64_t kv_pages_of(const config::Recipe& recipe, std::int64_t groups, std::int64_t group_size) {
+std::int64_t kv_pages_of(const Recipe& recipe, std::int64_t groups, std::int64_t group_size) {
   const std::int64_t samples = std::min(recipe.rollout.max_num_seqs.value, groups * group_size);
   const std::int64_t shared = recipe.rollout.prefix_sharing
                                   ? (samples - (samples + group_size - 1) / group_size) *
@@ -294,7 +294,7 @@ std::int64_t kv_pages_of(const config::Recipe& recipe, std::int64_t groups, std:
 }
 
 /// Returns the number of KV pages that a step or an evaluation writes, because unwritten pages take no CPU memory.
-std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out) {
+std::int64_t kv_pages_in_use(const Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out) {
   const bool evaluates =
       recipe.eval.freq > 0 && (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty());
   if (evaluates && !held_out) return kv_pages(recipe);
@@ -307,21 +307,20 @@ std::int64_t kv_pages_in_use(const config::Recipe& recipe, int num_ranks, std::o
   return std::min(kv_pages(recipe), std::max(pages(drawn, recipe.rollout.n), of_evaluation));
 }
 
-void add_teacher(const config::Recipe& recipe, std::vector<MemoryPart>& parts) {
+void add_teacher(const Recipe& recipe, std::vector<MemoryPart>& parts) {
   const std::filesystem::path file = std::filesystem::path(recipe.algorithm.teacher.path) / "config.json";
   if (!std::filesystem::exists(file)) return;
   const model::ModelConfig config = model::read_config(file);
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
-  config::QuantRecipe quant;
+  QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
   const bool is_quantized = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
   const double low_bit = is_quantized ? sampler_bytes(quant, config) : 0;
-  parts.push_back({"teacher", all * kF32 + low_bit, true, config::learns_on_gpu(recipe)});
+  parts.push_back({"teacher", all * kF32 + low_bit, true, learns_on_gpu(recipe)});
 }
 
-void add_sampler_on_gpu(const config::Recipe& recipe, const model::ModelConfig& config,
-                        std::vector<MemoryPart>& parts) {
+void add_sampler_on_gpu(const Recipe& recipe, const model::ModelConfig& config, std::vector<MemoryPart>& parts) {
   parts.push_back({"its weights on the GPU", sampler_bytes(recipe.quant, config), false, true});
   const std::int64_t bytes_of_adapters =
       decoder::device_adapter_bytes(config, sampler_formats(recipe).lora, recipe.rollout.max_num_batched_tokens);
@@ -388,26 +387,26 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
   return "";
 }
 
-std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks) {
-  const std::int64_t groups = (config::prompts_per_update(recipe) + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
+std::int64_t tokens_of_update(const Recipe& recipe, int num_ranks) {
+  const std::int64_t groups = (prompts_per_update(recipe) + num_ranks - 1) / num_ranks, n = recipe.rollout.n;
   const std::int64_t shared = n > 1 ? recipe.data.max_prompt_length - 1 : 0;  // a prompt's samples share its tokens
   return groups * (shared + n * (recipe.data.max_prompt_length + recipe.data.max_response_length - shared));
 }
 
-std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks) {
+std::int64_t trained_tokens_at_once(const Recipe& recipe, int num_ranks) {
   // Dynamic sampling may give all groups to one rank. Only the first rank runs a cold start.
   const std::int64_t of_update = tokens_of_update(recipe, recipe.algorithm.filter_groups.enable ? 1 : num_ranks);
   const std::int64_t longest_row =
       recipe.sft.max_length.value_or(recipe.data.max_prompt_length + recipe.data.max_response_length);
-  const std::int64_t of_cold_start = config::has_cold_start(recipe.sft) ? recipe.sft.batch_size * longest_row : 0;
+  const std::int64_t of_cold_start = has_cold_start(recipe.sft) ? recipe.sft.batch_size * longest_row : 0;
   return std::min(recipe.actor.max_tokens_per_micro_batch.value, std::max(of_update, of_cold_start));
 }
 
-double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config) {
+double activation_bytes(const Recipe& recipe, const model::ModelConfig& config) {
   // Recomputation keeps fp32 inputs of each layer. A bitwise learner on a GPU keeps one array, the residual stream.
   // Other learners keep two arrays. On a GPU, these are the stream and the branch to add. On the CPU, they are the
   // stream before each norm.
-  const bool sampled_there = config::learns_on_gpu(recipe) && recipe.rollout.bitwise;
+  const bool sampled_there = learns_on_gpu(recipe) && recipe.rollout.bitwise;
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
@@ -419,7 +418,7 @@ double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& 
   return computes_again ? static_cast<double>(config.num_hidden_layers) * entering + largest : all;
 }
 
-std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks,
+std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::ModelConfig& config, int num_ranks,
                                         std::optional<std::int64_t> held_out) {
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
@@ -427,41 +426,41 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
   const bool f32_head = !bf16 || snapshot_formats(recipe.quant).f32_lm_head;
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
-  const bool learns_on_gpu = config::learns_on_gpu(recipe);
+  const bool learns_there = learns_on_gpu(recipe);
   const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
   const bool shares_head = reads_snapshot && recipe.quant.lm_head != config::HeadFormat::int8;
-  const bool packs_head = !shares_head && !learns_on_gpu;
+  const bool packs_head = !shares_head && !learns_there;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
   parts.push_back({"the program and LibTorch", kProgram, false});
   if (packs_head) parts.push_back({"packed lm_head", head});
   double reference = all * kF32;
   if (packs_head) reference += head;
-  if (learns_on_gpu && bf16) reference += all * kBf16;
+  if (learns_there && bf16) reference += all * kBf16;
   if (reads_snapshot) reference += sampler_bytes(recipe.quant, config);
-  const bool has_adapters = config::trains_adapters(recipe);
+  const bool has_adapters = trains_adapters(recipe);
   if (recipe.algorithm.kl_loss_coef != 0 && !has_adapters)
-    parts.push_back({"reference model", reference, true, learns_on_gpu});
+    parts.push_back({"reference model", reference, true, learns_there});
 
   if (!recipe.algorithm.teacher.path.empty()) add_teacher(recipe, parts);
 
   const std::int64_t most_tokens = trained_tokens_at_once(recipe, num_ranks);
   const auto tokens = static_cast<double>(most_tokens);
   const auto layers = static_cast<double>(config.num_hidden_layers);
-  const bool sampled_there = learns_on_gpu && recipe.rollout.bitwise;
+  const bool sampled_there = learns_there && recipe.rollout.bitwise;
   const double kept = activation_bytes(recipe, config);
   constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
-  parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_on_gpu, kLearning});
-  if (learns_on_gpu && recipe.quant.learner_forward == config::LearnerForward::low_bit)
+  parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_there, kLearning});
+  if (learns_there && recipe.quant.learner_forward == config::LearnerForward::low_bit)
     parts.push_back({"a layer's matrix and its input, dequantized", dequantized_operands(recipe, config, most_tokens),
                      false, true, kLearning});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));
-  const double arrays = learns_on_gpu ? logit_arrays_on_gpu(recipe) : 2;
+  const double arrays = learns_there ? logit_arrays_on_gpu(recipe) : 2;
   const double logits = arrays * chunk * static_cast<double>(config.vocab_size) * kF32;
-  parts.push_back({"logits of a chunk", logits, false, learns_on_gpu, kLearning});
+  parts.push_back({"logits of a chunk", logits, false, learns_there, kLearning});
   const double learning = tokens * kept + logits;
   if (const double beyond = muon_update_bytes(recipe, config, num_ranks) - learning; beyond > 0)
-    parts.push_back({"Muon's updates, beyond activations", beyond, false, learns_on_gpu, kLearning});
+    parts.push_back({"Muon's updates, beyond activations", beyond, false, learns_there, kLearning});
   if (const double bytes = kept_tokens_bytes(recipe, config, num_ranks); bytes > 0)
     parts.push_back({"tokens that top-k and top-p leave, at most", bytes});
   if (config.has_experts())
@@ -479,7 +478,7 @@ std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const mode
     const double pages = 2 * std::ceil(tokens / static_cast<double>(recipe.rollout.page_size));
     parts.push_back({"a layer's KV cache of a micro-batch", 2 * pages * page_bytes, false, true, kLearning});
   }
-  const bool on_gpu = config::samples_on_gpu(recipe);
+  const bool on_gpu = samples_on_gpu(recipe);
   const std::int64_t num_pages = on_gpu ? kv_pages(recipe) : kv_pages_in_use(recipe, num_ranks, held_out);
   const auto route_page_bytes = static_cast<double>(recipe.rollout.page_size * route_bytes_of_token(config));
   const double kv_bytes = static_cast<double>(num_pages) * (2 * layers * page_bytes + route_page_bytes);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "config/recipe.h"
 #include "model/config.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
@@ -39,13 +39,13 @@ std::string check_memory(const std::vector<MemoryPart>& parts, bool phases_take_
                          const base::MemoryLimit& limit);
 
 /// Returns the maximum number of tokens in a rank's update: whole groups of full-length samples.
-std::int64_t tokens_of_update(const config::Recipe& recipe, int num_ranks);
+std::int64_t tokens_of_update(const Recipe& recipe, int num_ranks);
 /// Returns the maximum number of tokens in a trained micro-batch: actor.max_tokens_per_micro_batch, or fewer if updates
 /// are smaller.
-std::int64_t trained_tokens_at_once(const config::Recipe& recipe, int num_ranks);
+std::int64_t trained_tokens_at_once(const Recipe& recipe, int num_ranks);
 
 /// Estimates a micro-batch's bytes of activations per token.
-double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& config);
+double activation_bytes(const Recipe& recipe, const model::ModelConfig& config);
 
 /// Estimates the memory of one of num_ranks ranks. If trainer.zero_stage 1 shards a part, the largest shard counts.
 ///
@@ -53,7 +53,7 @@ double activation_bytes(const config::Recipe& recipe, const model::ModelConfig& 
 ///
 /// `held_out`: prompts of the largest held-out set. If unset and evaluations are due, they count as filling the CPU's
 /// KV cache.
-std::vector<MemoryPart> estimate_memory(const config::Recipe& recipe, const model::ModelConfig& config, int num_ranks,
+std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::ModelConfig& config, int num_ranks,
                                         std::optional<std::int64_t> held_out = {});
 
 }  // namespace qrl::train

@@ -6,18 +6,18 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "config/keys/key.h"
 #include "data/chat_template.h"
 #include "train/plan/formats.h"
 #include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::train {
 
 namespace {
 
-types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelConfig& config,
-                               const data::Tokenizer& tokenizer, const std::vector<std::string>& stop) {
+types::SamplingParams sampling(const Recipe& recipe, const model::ModelConfig& config, const data::Tokenizer& tokenizer,
+                               const std::vector<std::string>& stop) {
   types::SamplingParams params;
   params.stop_strings = stop;
   params.max_new_tokens = static_cast<std::int32_t>(recipe.data.max_response_length);
@@ -34,7 +34,7 @@ types::SamplingParams sampling(const config::Recipe& recipe, const model::ModelC
   return params;
 }
 
-learner::AlgorithmOptions algorithm_options(const config::AlgorithmRecipe& algorithm) {
+learner::AlgorithmOptions algorithm_options(const AlgorithmRecipe& algorithm) {
   learner::AlgorithmOptions options;
   options.clip_ratio_low = algorithm.clip_ratio_low.value_or(0);  // null: the loss has no such bound
   options.clip_ratio_high = algorithm.clip_ratio_high.value_or(0);
@@ -50,7 +50,7 @@ learner::AlgorithmOptions algorithm_options(const config::AlgorithmRecipe& algor
   return options;
 }
 
-learner::CorrectionOptions correction_options(const config::CorrectionRecipe& correction) {
+learner::CorrectionOptions correction_options(const CorrectionRecipe& correction) {
   learner::CorrectionOptions options;
   options.threshold = correction.threshold.value_or(0);
   options.threshold_low = correction.threshold_low.value_or(0);
@@ -63,12 +63,12 @@ learner::CorrectionOptions correction_options(const config::CorrectionRecipe& co
 
 }  // namespace
 
-model::LoraConfig lora_config(const config::LoraRecipe& lora) {
+model::LoraConfig lora_config(const LoraRecipe& lora) {
   return {lora.rank, lora.alpha, lora.rslora, lora.target_modules, lora.train_norms};
 }
 
-config::LoraRecipe lora_recipe(const model::LoraConfig& lora) {
-  config::LoraRecipe recipe;
+LoraRecipe lora_recipe(const model::LoraConfig& lora) {
+  LoraRecipe recipe;
   recipe.rank = lora.rank;
   recipe.alpha = lora.alpha;
   recipe.rslora = lora.rslora;
@@ -77,34 +77,34 @@ config::LoraRecipe lora_recipe(const model::LoraConfig& lora) {
   return recipe;
 }
 
-model::SnapshotFormats sampler_formats(const config::Recipe& recipe) {
+model::SnapshotFormats sampler_formats(const Recipe& recipe) {
   model::SnapshotFormats formats = snapshot_formats(recipe.quant);
   if (recipe.lora.publish == config::LoraPublish::adapter) formats.lora = lora_config(recipe.lora);
   return formats;
 }
 
-ops::SampleParams sample_params(const config::RolloutRecipe& rollout) {
+ops::SampleParams sample_params(const RolloutRecipe& rollout) {
   return {static_cast<float>(rollout.temperature), static_cast<float>(rollout.top_p),
           static_cast<std::int32_t>(rollout.top_k)};
 }
 
-types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+types::SamplingParams train_sampling(const Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer) {
   types::SamplingParams params = sampling(recipe, config, tokenizer, recipe.rollout.stop);
   params.temperature = static_cast<float>(recipe.rollout.temperature);
   params.top_p = static_cast<float>(recipe.rollout.top_p);
   params.top_k = static_cast<std::int32_t>(recipe.rollout.top_k);
-  params.max_kept = config::kMaxKeptTokens;
+  params.max_kept = kMaxKeptTokens;
   params.wants_routes = config.has_experts();
   return params;
 }
 
-types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch) {
+types::RouteReplay replay_of_old_logprobs(const Recipe& recipe, const types::MicroBatch& batch) {
   const bool replays = recipe.algorithm.router_replay == config::RouterReplay::rollout && !batch.sampler_routes.empty();
   return replays ? types::RouteReplay::sampler : types::RouteReplay::none;
 }
 
-types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+types::SamplingParams eval_sampling(const Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer) {
   types::SamplingParams params = sampling(recipe, config, tokenizer, recipe.eval.stop.value_or(recipe.rollout.stop));
   params.temperature = static_cast<float>(recipe.eval.temperature);
@@ -113,27 +113,26 @@ types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::M
   return params;
 }
 
-std::int64_t pages_of_longest(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
+std::int64_t pages_of_longest(const Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
   const std::int64_t page = recipe.rollout.page_size;
   const std::int64_t longest =
       longest_prompt_tokens.value_or(recipe.data.max_prompt_length) + recipe.data.max_response_length;
   return (longest + page - 1) / page;
 }
 
-std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
+std::int64_t kv_pages(const Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens) {
   // Conversations that wait for the environment keep their pages.
   const std::int64_t num_seqs = std::max<std::int64_t>(recipe.rollout.max_num_seqs, most_open_conversations(recipe));
   return recipe.rollout.kv_pages.value_or(pages_of_longest(recipe, longest_prompt_tokens) * num_seqs);
 }
 
-double gpu_memory_share(const config::Recipe& recipe) {
+double gpu_memory_share(const Recipe& recipe) {
   // vLLM's and veRL's defaults. A learner on the GPU allocates activations later, and needs more free memory.
   constexpr double kGpuShare = 0.9, kShareBesideLearner = 0.5;
-  return recipe.rollout.gpu_memory_utilization.value_or(config::learns_on_gpu(recipe) ? kShareBesideLearner
-                                                                                      : kGpuShare);
+  return recipe.rollout.gpu_memory_utilization.value_or(learns_on_gpu(recipe) ? kShareBesideLearner : kGpuShare);
 }
 
-learner::OptimizerOptions optimizer_options(const config::OptimRecipe& optim) {
+learner::OptimizerOptions optimizer_options(const OptimRecipe& optim) {
   QRL_INVARIANT(optim.betas.size() == 2, "optim.betas", "two numbers", std::to_string(optim.betas.size()));
   learner::OptimizerOptions options;
   options.name = optim.name;
@@ -149,10 +148,10 @@ learner::OptimizerOptions optimizer_options(const config::OptimRecipe& optim) {
   return options;
 }
 
-learner::LearnerOptions learner_options(const config::Recipe& recipe) {
+learner::LearnerOptions learner_options(const Recipe& recipe) {
   learner::LearnerOptions options;
   options.num_threads = base::num_threads();
-  options.device = config::learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
+  options.device = learns_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.numerics.compute = recipe.model.dtype;
   options.numerics.forward = recipe.quant.learner_forward;
   options.numerics.backward = recipe.quant.learner_backward;
@@ -170,7 +169,7 @@ learner::LearnerOptions learner_options(const config::Recipe& recipe) {
   return options;
 }
 
-learner::LossOptions loss_options(const config::Recipe& recipe) {
+learner::LossOptions loss_options(const Recipe& recipe) {
   learner::LossOptions options;
   options.loss = recipe.algorithm.name.get();
   options.method = recipe.rollout_correction.method.get();
@@ -182,14 +181,14 @@ learner::LossOptions loss_options(const config::Recipe& recipe) {
   return options;
 }
 
-std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts) {
+std::int64_t total_steps(const Recipe& recipe, std::int64_t num_prompts) {
   if (recipe.trainer.total_epochs == 0) return recipe.trainer.total_training_steps;
   const std::int64_t batch = recipe.data.train_batch_size;
   return (recipe.trainer.total_epochs * num_prompts + batch - 1) / batch;
 }
 
-std::int64_t updates_per_step(const config::Recipe& recipe) {
-  return recipe.data.train_batch_size / config::prompts_per_update(recipe) * recipe.actor.ppo_epochs;
+std::int64_t updates_per_step(const Recipe& recipe) {
+  return recipe.data.train_batch_size / prompts_per_update(recipe) * recipe.actor.ppo_epochs;
 }
 
 }  // namespace qrl::train

@@ -3,47 +3,47 @@
 #include <cstdint>
 #include <optional>
 
-#include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "learner/options.h"
 #include "model/adapter.h"
 #include "model/config.h"
 #include "model/snapshot.h"
 #include "ops/sample.h"
+#include "train/recipe/recipe.h"
 #include "types/batch.h"
 #include "types/prompt.h"
 
 namespace qrl::train {
 
-model::LoraConfig lora_config(const config::LoraRecipe& lora);
-config::LoraRecipe lora_recipe(const model::LoraConfig& lora);
+model::LoraConfig lora_config(const LoraRecipe& lora);
+LoraRecipe lora_recipe(const model::LoraConfig& lora);
 
 /// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.
-model::SnapshotFormats sampler_formats(const config::Recipe& recipe);
+model::SnapshotFormats sampler_formats(const Recipe& recipe);
 
-ops::SampleParams sample_params(const config::RolloutRecipe& rollout);
-types::SamplingParams train_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+ops::SampleParams sample_params(const RolloutRecipe& rollout);
+types::SamplingParams train_sampling(const Recipe& recipe, const model::ModelConfig& config,
                                      const data::Tokenizer& tokenizer);
 /// Returns which expert routes are replayed to compute old log-probs: the sampler's routes if algorithm.router_replay
 /// is rollout and `batch` has them, else none.
-types::RouteReplay replay_of_old_logprobs(const config::Recipe& recipe, const types::MicroBatch& batch);
-types::SamplingParams eval_sampling(const config::Recipe& recipe, const model::ModelConfig& config,
+types::RouteReplay replay_of_old_logprobs(const Recipe& recipe, const types::MicroBatch& batch);
+types::SamplingParams eval_sampling(const Recipe& recipe, const model::ModelConfig& config,
                                     const data::Tokenizer& tokenizer);
 
 /// Returns the KV pages of a full-length sequence. longest_prompt_tokens defaults to data.max_prompt_length.
-std::int64_t pages_of_longest(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
+std::int64_t pages_of_longest(const Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 /// Returns rollout.kv_pages. If it is unset, returns the pages of rollout.max_num_seqs full-length sequences.
 /// longest_prompt_tokens defaults to data.max_prompt_length.
-std::int64_t kv_pages(const config::Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
+std::int64_t kv_pages(const Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
 /// Returns rollout.gpu_memory_utilization, or its default.
-double gpu_memory_share(const config::Recipe& recipe);
+double gpu_memory_share(const Recipe& recipe);
 
-learner::OptimizerOptions optimizer_options(const config::OptimRecipe& optim);
-learner::LearnerOptions learner_options(const config::Recipe& recipe);
-learner::LossOptions loss_options(const config::Recipe& recipe);
+learner::OptimizerOptions optimizer_options(const OptimRecipe& optim);
+learner::LearnerOptions learner_options(const Recipe& recipe);
+learner::LossOptions loss_options(const Recipe& recipe);
 
 /// Returns trainer.total_training_steps, or the steps of trainer.total_epochs passes over num_prompts prompts.
-std::int64_t total_steps(const config::Recipe& recipe, std::int64_t num_prompts);
-std::int64_t updates_per_step(const config::Recipe& recipe);
+std::int64_t total_steps(const Recipe& recipe, std::int64_t num_prompts);
+std::int64_t updates_per_step(const Recipe& recipe);
 
 }  // namespace qrl::train

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "config/keys/automatic.h"
 #include "config/printer.h"
 #include "model/snapshot.h"
 #include "train/files/checkpoint_folder.h"
 #include "train/plan/formats.h"
+#include "train/recipe/automatic.h"
 
 namespace qrl::train {
 
@@ -19,10 +19,10 @@ using config::RotationKind;
 namespace {
 
 /// Returns a checkpoint's recipe without verifying the checkpoint; nothing if it is unreadable.
-std::optional<config::Recipe> read_recorded_recipe(const config::Recipe& recipe, const fs::path& checkpoint) {
+std::optional<Recipe> read_recorded_recipe(const Recipe& recipe, const fs::path& checkpoint) {
   if (!is_checkpoint(checkpoint)) return std::nullopt;
   try {
-    return config::load_recipe(*recipe.keys, checkpoint / kRecipeFile, {}, false, config::RecipeUse::record).recipe;
+    return load_recipe(*recipe.keys, checkpoint / kRecipeFile, {}, false, RecipeUse::record).recipe;
   } catch (const base::Error&) {
     return std::nullopt;
   }
@@ -30,7 +30,7 @@ std::optional<config::Recipe> read_recorded_recipe(const config::Recipe& recipe,
 
 }  // namespace
 
-std::optional<config::Recipe> recorded_recipe(const config::Recipe& recipe) {
+std::optional<Recipe> recorded_recipe(const Recipe& recipe) {
   if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
     return read_recorded_recipe(recipe, recipe.trainer.resume_from.path);
   const std::vector<fs::path> all = list_checkpoints(fs::path(recipe.trainer.default_local_dir) / "checkpoints");
@@ -53,44 +53,44 @@ struct TakenKeys {
   std::int64_t mini_batch_size = 0;
 };
 
-TakenKeys taken_keys(const config::Recipe& recorded) {
+TakenKeys taken_keys(const Recipe& recorded) {
   return {true,
           snapshot_formats(recorded.quant).linear,
           recorded.quant.learner_forward,
           recorded.rollout.bitwise,
           recorded.quant.kv_cache,
           recorded.quant.rotation,
-          config::prompts_per_update(recorded)};
+          prompts_per_update(recorded)};
 }
 
 /// Sets `member` to the checkpoint's value unless the recipe sets the key to another value than `auto`.
 template <class Member, class T>
-void take(config::LoadedRecipe& loaded, std::string_view key, Member& member, const T& value) {
+void take(LoadedRecipe& loaded, std::string_view key, Member& member, const T& value) {
   const std::string name(key);
-  const bool is_auto = config::printed_value(loaded.recipe, name) == "auto";
+  const bool is_auto = printed_value(loaded.recipe, name) == "auto";
   if (!is_auto && (loaded.origins.contains(name) || member == value)) return;
   member = value;
   loaded.origins[name] = kFromCheckpoint;
 }
 
 /// Takes what decides how the sampler's tokens are drawn and scored, if the weights' format is the checkpoint's.
-void take_formats(config::LoadedRecipe& loaded, const TakenKeys& taken) {
-  config::Recipe& recipe = loaded.recipe;
+void take_formats(LoadedRecipe& loaded, const TakenKeys& taken) {
+  Recipe& recipe = loaded.recipe;
   if (!taken.are_known || snapshot_formats(recipe.quant).linear != taken.weights) return;
-  take(loaded, config::kAutomaticKeys[0], recipe.quant.learner_forward, taken.forward);
-  take(loaded, config::kAutomaticKeys[1], recipe.rollout.bitwise, taken.bitwise);
-  take(loaded, config::kAutomaticKeys[2], recipe.quant.kv_cache, taken.kv_cache);
+  take(loaded, kAutomaticKeys[0], recipe.quant.learner_forward, taken.forward);
+  take(loaded, kAutomaticKeys[1], recipe.rollout.bitwise, taken.bitwise);
+  take(loaded, kAutomaticKeys[2], recipe.quant.kv_cache, taken.kv_cache);
   // The reader resolved `auto` for the forward pass that the recipe alone would have.
   RotationKind& rotation = recipe.quant.rotation;
-  if (!loaded.origins.contains(std::string(kRotationKey)) && config::gains_by_rotation(recipe))
+  if (!loaded.origins.contains(std::string(kRotationKey)) && gains_by_rotation(recipe))
     rotation = RotationKind::automatic;
   if (rotation == RotationKind::automatic) take(loaded, kRotationKey, rotation, taken.rotation);
 }
 
 }  // namespace
 
-void take_recorded_keys(config::LoadedRecipe& loaded, dist::Collectives& world) {
-  config::Recipe& recipe = loaded.recipe;
+void take_recorded_keys(LoadedRecipe& loaded, dist::Collectives& world) {
+  Recipe& recipe = loaded.recipe;
   TakenKeys taken;
   if (const auto recorded = world.is_first() ? recorded_recipe(recipe) : std::nullopt) taken = taken_keys(*recorded);
   world.broadcast(std::as_writable_bytes(std::span(&taken, 1)), 0);
@@ -98,18 +98,18 @@ void take_recorded_keys(config::LoadedRecipe& loaded, dist::Collectives& world) 
   take_formats(loaded, taken);
   if (recipe.data.train_batch_size % taken.mini_batch_size == 0)  // else --allow-change changed the batch
     take(loaded, "actor.mini_batch_size", recipe.actor.mini_batch_size, std::optional(taken.mini_batch_size));
-  config::print_again(loaded);
+  print_again(loaded);
 }
 
-void take_recorded_formats(config::LoadedRecipe& loaded, const fs::path& checkpoint) {
+void take_recorded_formats(LoadedRecipe& loaded, const fs::path& checkpoint) {
   if (const auto recorded = read_recorded_recipe(loaded.recipe, checkpoint))
     take_formats(loaded, taken_keys(*recorded));
-  (void)config::resolve_automatic(loaded.recipe);
-  config::print_again(loaded);
+  (void)resolve_automatic(loaded.recipe);
+  print_again(loaded);
 }
 
-void resolve_automatic(config::LoadedRecipe& loaded, const model::ModelConfig& model) {
-  for (const config::AutoChoice& choice : config::resolve_automatic(loaded.recipe))
+void resolve_automatic(LoadedRecipe& loaded, const model::ModelConfig& model) {
+  for (const AutoChoice& choice : resolve_automatic(loaded.recipe))
     loaded.origins[std::string(choice.key)] = kChosen + choice.why;
   const bool is_open = loaded.recipe.quant.rotation == RotationKind::automatic;
   choose_rotation(loaded.recipe, model);
@@ -118,10 +118,10 @@ void resolve_automatic(config::LoadedRecipe& loaded, const model::ModelConfig& m
     loaded.origins[std::string(kRotationKey)] =
         std::string(kChosen) + "its block " + (fits ? "divides" : "does not divide") + " every width";
   }
-  config::print_again(loaded);
+  print_again(loaded);
 }
 
-void choose_rotation(config::Recipe& recipe, const model::ModelConfig& model) {
+void choose_rotation(Recipe& recipe, const model::ModelConfig& model) {
   RotationKind& rotation = recipe.quant.rotation;
   if (rotation != RotationKind::automatic) return;
   const bool fits(model::fitting_rotation(model, snapshot_formats(recipe.quant)));

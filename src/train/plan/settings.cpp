@@ -7,14 +7,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/keys/automatic.h"
-#include "config/keys/key.h"
 #include "config/printer.h"
 #include "model/gguf_model.h"
 #include "state/hash.h"
 #include "train/plan/formats.h"
 #include "train/plan/options.h"
 #include "train/plan/recorded_recipe.h"
+#include "train/recipe/automatic.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::train {
 
@@ -23,15 +23,13 @@ namespace {
 constexpr std::string_view kMode = "mode ";  // prefix of the origin of values that a mode sets
 constexpr std::size_t kLabelWidth = 12;
 
-std::string value_of(const config::LoadedRecipe& loaded, std::string_view key) {
-  return config::printed_value(loaded.recipe, key);
-}
+std::string value_of(const LoadedRecipe& loaded, std::string_view key) { return printed_value(loaded.recipe, key); }
 
 std::string line(std::string_view label, const std::string& text) {
   return std::string(label) + std::string(kLabelWidth - label.size(), ' ') + text;
 }
 
-std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
+std::string mark_of(const LoadedRecipe& loaded, std::string_view key) {
   const auto origin = loaded.origins.find(std::string(key));
   if (origin == loaded.origins.end()) return " (default)";
   if (origin->second.starts_with(kChosen)) return " (auto)";
@@ -40,12 +38,12 @@ std::string mark_of(const config::LoadedRecipe& loaded, std::string_view key) {
 }
 
 /// Returns a text such as ", clip 0.2", or "" if the key is unset.
-std::string option(const config::LoadedRecipe& loaded, const char* name, std::string_view key) {
+std::string option(const LoadedRecipe& loaded, const char* name, std::string_view key) {
   const std::string value = value_of(loaded, key);
   return value == "null" ? "" : ", " + std::string(name) + " " + value + mark_of(loaded, key);
 }
 
-void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
+void add_mode(const LoadedRecipe& loaded, std::vector<std::string>& lines) {
   const std::string word = loaded.recipe.mode.word();
   const auto& overrides = loaded.mode_overrides;
   if (word.empty()) {
@@ -63,26 +61,26 @@ void add_mode(const config::LoadedRecipe& loaded, std::vector<std::string>& line
 }
 
 /// Returns ", NAME value" for each key SECTION.NAME whose value differs from its default.
-std::string changed(const config::LoadedRecipe& loaded, std::string_view section,
+std::string changed(const LoadedRecipe& loaded, std::string_view section,
                     std::initializer_list<std::string_view> names) {
   std::string text;
   for (const std::string_view name : names) {
     const std::string key = std::string(section) + std::string(name);
-    const config::Keys& keys = *loaded.recipe.keys;
+    const Keys& keys = *loaded.recipe.keys;
     if (value_of(loaded, key) == keys.find(key)->print(keys.defaults())) continue;
     text += option(loaded, std::string(name).c_str(), key);
   }
   return text;
 }
 
-std::string params_text(const config::LoadedRecipe& loaded, const config::Option& chosen) {
+std::string params_text(const LoadedRecipe& loaded, const config::Option& chosen) {
   std::string text;
   for (const config::Param& param : chosen.params)
     text += option(loaded, param.name.substr(param.name.rfind('.') + 1).c_str(), param.name);
   return text;
 }
 
-std::string loss_text(const config::LoadedRecipe& loaded) {
+std::string loss_text(const LoadedRecipe& loaded) {
   std::string text =
       shown_setting(loaded, "algorithm.name") + option(loaded, "clip low", "algorithm.clip_ratio_low") +
       option(loaded, "high", "algorithm.clip_ratio_high") +
@@ -95,7 +93,7 @@ std::string loss_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-std::string advantages_text(const config::LoadedRecipe& loaded) {
+std::string advantages_text(const LoadedRecipe& loaded) {
   const std::string text =
       changed(loaded, "algorithm.",
               {"adv_estimator", "positive_only", "teacher.path", "teacher.weights", "teacher.coef", "reward_coef"});
@@ -103,26 +101,26 @@ std::string advantages_text(const config::LoadedRecipe& loaded) {
 }
 
 /// Says that tis by default has nothing to correct.
-std::string idle_text(const config::Recipe& recipe) {
+std::string idle_text(const Recipe& recipe) {
   const bool is_idle = recipe.rollout.bitwise && recipe.rollout_correction.method == "tis";
   return is_idle ? ", idle: with equal bits its weights are 1" : "";
 }
 
 /// Lists why keys set to `auto` have their values, a line each, in the order in which they were chosen.
-void add_choices(const config::LoadedRecipe& loaded, std::vector<std::string>& lines) {
+void add_choices(const LoadedRecipe& loaded, std::vector<std::string>& lines) {
   std::string_view label = "chosen";
   const auto add = [&](std::string_view name) {
     const std::string key(name);
     const auto origin = loaded.origins.find(key);
     if (origin == loaded.origins.end() || !origin->second.starts_with(kChosen)) return;
     const std::string why = origin->second.substr(std::string_view(kChosen).size());
-    lines.push_back(line(std::exchange(label, ""), key + " " + config::printed_value(loaded.recipe, key) + ": " + why));
+    lines.push_back(line(std::exchange(label, ""), key + " " + printed_value(loaded.recipe, key) + ": " + why));
   };
-  for (const std::string_view name : config::kAutomaticKeys) add(name);
+  for (const std::string_view name : kAutomaticKeys) add(name);
   add(kRotationKey);
 }
 
-std::string own_text(const config::LoadedRecipe& loaded) {
+std::string own_text(const LoadedRecipe& loaded) {
   std::string text;
   for (const config::Param& own : loaded.recipe.rollout_correction.method.option()->params) {
     if (loaded.recipe.own.value(own) == config::ParamValue(true))
@@ -131,8 +129,8 @@ std::string own_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-std::string sampler_text(const config::LoadedRecipe& loaded) {
-  const config::Recipe& recipe = loaded.recipe;
+std::string sampler_text(const LoadedRecipe& loaded) {
+  const Recipe& recipe = loaded.recipe;
   const std::string format(quant::name(snapshot_formats(recipe.quant).linear));
   std::string text = shown_setting(loaded, "quant.rollout.weights") + " weights" +
                      (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")") + ", ";
@@ -145,28 +143,28 @@ std::string sampler_text(const config::LoadedRecipe& loaded) {
   if (recipe.quant.noise.start > 0)
     text += ", noise on norms' gains from " + shown_setting(loaded, "quant.rollout.noise.start") + " to " +
             shown_setting(loaded, "quant.rollout.noise.end");
-  return text + ", on " + (config::samples_on_gpu(recipe) ? "cuda" : "cpu");
+  return text + ", on " + (samples_on_gpu(recipe) ? "cuda" : "cpu");
 }
 
-std::string learner_text(const config::LoadedRecipe& loaded) {
-  const config::QuantRecipe& quant = loaded.recipe.quant;
+std::string learner_text(const LoadedRecipe& loaded) {
+  const QuantRecipe& quant = loaded.recipe.quant;
   const std::string dtype = value_of(loaded, "model.dtype");
   const bool plain = quant.learner_forward == config::LearnerForward::bf16;
   const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
   const std::string forward = shown_setting(loaded, "quant.learner.forward");
   return "forward " + (plain ? dtype : forward + ", the rest in " + dtype) + ", backward " +
          (plain_backward ? dtype : shown_setting(loaded, "quant.learner.backward")) + ", on " +
-         (config::learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
+         (learns_on_gpu(loaded.recipe) ? "cuda" : "cpu");
 }
 
-std::string adapters_text(const config::LoadedRecipe& loaded) {
+std::string adapters_text(const LoadedRecipe& loaded) {
   return "rank " + shown_setting(loaded, "lora.rank") + option(loaded, "alpha", "lora.alpha") +
          (loaded.recipe.lora.rslora ? " (rslora)" : "") + option(loaded, "on", "lora.target_modules") +
          (loaded.recipe.lora.train_norms ? ", norms" : "") + option(loaded, "published as", "lora.publish");
 }
 
 /// Returns "; actor.mini_batch_size: 64 gives 0.2's 2 updates" where that default made several updates of a step.
-std::string updates_note(const config::LoadedRecipe& loaded) {
+std::string updates_note(const LoadedRecipe& loaded) {
   constexpr std::int64_t kFormerDefault = 64;
   const std::int64_t prompts = loaded.recipe.data.train_batch_size;
   const bool is_set = loaded.origins.contains("actor.mini_batch_size");
@@ -175,7 +173,7 @@ std::string updates_note(const config::LoadedRecipe& loaded) {
          std::to_string(prompts / kFormerDefault * loaded.recipe.actor.ppo_epochs) + " updates";
 }
 
-std::string optimizer_text(const config::LoadedRecipe& loaded) {
+std::string optimizer_text(const LoadedRecipe& loaded) {
   const std::int64_t updates = updates_per_step(loaded.recipe);
   const std::string warm_up = loaded.recipe.optim.lr_warmup_ratio
                                   ? option(loaded, "warm-up ratio", "optim.lr_warmup_ratio")
@@ -185,10 +183,10 @@ std::string optimizer_text(const config::LoadedRecipe& loaded) {
          (updates == 1 ? " update" : " updates") + " per step" + updates_note(loaded);
 }
 
-std::string verifier_text(const config::LoadedRecipe& loaded) {
+std::string verifier_text(const LoadedRecipe& loaded) {
   std::string text = shown_setting(loaded, "reward.verifier");
   text += params_text(loaded, *loaded.recipe.reward.verifier.option());
-  const config::RewardRecipe& reward = loaded.recipe.reward;
+  const RewardRecipe& reward = loaded.recipe.reward;
   if (!reward.by_source.empty()) text += option(loaded, "by source", "reward.by_source");
   if (!reward.command.empty()) text += option(loaded, "command", "reward.command");
   if (!reward.weights.empty()) text += option(loaded, "weights", "reward.weights");
@@ -197,8 +195,8 @@ std::string verifier_text(const config::LoadedRecipe& loaded) {
   return text;
 }
 
-std::string sampling_text(const config::LoadedRecipe& loaded) {
-  const config::RolloutRecipe& rollout = loaded.recipe.rollout;
+std::string sampling_text(const LoadedRecipe& loaded) {
+  const RolloutRecipe& rollout = loaded.recipe.rollout;
   return shown_setting(loaded, "rollout.n") + " samples per prompt, temperature " +
          shown_setting(loaded, "rollout.temperature") +
          (rollout.top_p < 1 ? option(loaded, "top_p", "rollout.top_p") : "") +
@@ -208,7 +206,7 @@ std::string sampling_text(const config::LoadedRecipe& loaded) {
 
 class IdleKeys {
  public:
-  explicit IdleKeys(const config::LoadedRecipe& loaded) : loaded_(loaded) {}
+  explicit IdleKeys(const LoadedRecipe& loaded) : loaded_(loaded) {}
 
   void add(std::string_view key) {
     if (is_set(key)) list(key);
@@ -232,7 +230,7 @@ class IdleKeys {
   bool is_set(std::string_view name) const {
     if (loaded_.origins.count(std::string(name)) == 0) return false;
     const config::Key& key = *loaded_.recipe.keys->find(name);
-    config::Recipe unset = loaded_.recipe;
+    Recipe unset = loaded_.recipe;
     key.reset(unset);
     if (key.fill) key.fill(unset);
     return !key.equal(unset, loaded_.recipe);
@@ -241,12 +239,12 @@ class IdleKeys {
     text_ += (text_.empty() ? "" : ", ") + std::string(key) + " " + shown_setting(loaded_, key);
   }
 
-  const config::LoadedRecipe& loaded_;
+  const LoadedRecipe& loaded_;
   std::string text_;
 };
 
-void warn_of_one_update(const config::LoadedRecipe& loaded) {
-  const config::Recipe& recipe = loaded.recipe;
+void warn_of_one_update(const LoadedRecipe& loaded) {
+  const Recipe& recipe = loaded.recipe;
   // With behaviour_in_ratio, the ratio is relative to the sampler and is not 1.
   if (updates_per_step(recipe) > 1 || recipe.rollout_correction.behaviour_in_ratio) return;
   IdleKeys idle(loaded);
@@ -268,8 +266,8 @@ void warn_of_one_update(const config::LoadedRecipe& loaded) {
             "set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
 }
 
-void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
-  const config::AlgorithmRecipe& algorithm = loaded.recipe.algorithm;
+void warn_of_no_negatives(const LoadedRecipe& loaded) {
+  const AlgorithmRecipe& algorithm = loaded.recipe.algorithm;
   // A teacher may still make a token's advantage negative.
   if (!algorithm.positive_only || !algorithm.teacher.path.empty()) return;
   IdleKeys idle(loaded);
@@ -282,15 +280,15 @@ void warn_of_no_negatives(const config::LoadedRecipe& loaded) {
             "set algorithm.positive_only: false, or remove them");
 }
 
-void warn_of_no_experts(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+void warn_of_no_experts(const LoadedRecipe& loaded, const model::ModelConfig& model) {
   if (model.has_experts() || loaded.recipe.algorithm.router_replay == config::RouterReplay::none) return;
   IdleKeys idle(loaded);
   idle.add("algorithm.router_replay");
   idle.warn("the model is dense", "use a mixture of experts, or remove them");
 }
 
-void warn_of_wide_gap(const config::LoadedRecipe& loaded) {
-  const config::Recipe& recipe = loaded.recipe;
+void warn_of_wide_gap(const LoadedRecipe& loaded) {
+  const Recipe& recipe = loaded.recipe;
   if (recipe.model.path.empty() || recipe.quant.weights != config::WeightFormat::int4) return;
   if (recipe.quant.learner_forward != config::LearnerForward::bf16) return;
   base::log_warning("quant.learner.forward " + shown_setting(loaded, "quant.learner.forward") +
@@ -300,12 +298,12 @@ void warn_of_wide_gap(const config::LoadedRecipe& loaded) {
 
 }  // namespace
 
-std::string shown_setting(const config::LoadedRecipe& loaded, std::string_view key) {
+std::string shown_setting(const LoadedRecipe& loaded, std::string_view key) {
   return value_of(loaded, key) + mark_of(loaded, key);
 }
 
-std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
-  const config::Recipe& recipe = loaded.recipe;
+std::vector<std::string> describe_settings(const LoadedRecipe& loaded) {
+  const Recipe& recipe = loaded.recipe;
   std::vector<std::string> lines;
   add_mode(loaded, lines);
   if (state::is_gguf(recipe.model.path) && std::filesystem::is_regular_file(recipe.model.path))
@@ -321,18 +319,18 @@ std::vector<std::string> describe_settings(const config::LoadedRecipe& loaded) {
   lines.push_back(line("sampler", sampler_text(loaded)));
   lines.push_back(line("learner", learner_text(loaded)));
   add_choices(loaded, lines);
-  if (config::trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));
+  if (trains_adapters(recipe)) lines.push_back(line("adapters", adapters_text(loaded)));
   lines.push_back(line("optimizer", optimizer_text(loaded)));
   lines.push_back(line("verifier", verifier_text(loaded)));
   lines.push_back(line("sampling", sampling_text(loaded)));
   return lines;
 }
 
-std::string learning_rate_note(const config::Recipe& recipe, const model::ModelConfig& model) {
+std::string learning_rate_note(const Recipe& recipe, const model::ModelConfig& model) {
   // Measured with AdamW and all weights of SmolLM2-135M-Instruct. Larger models and adapters have not been measured.
   constexpr std::int64_t kLargest = 150'000'000;
   constexpr double kStill = 1e-6, kMoves = 2e-5;
-  const bool is_like_it = recipe.optim.name == config::OptimName::adamw && !config::trains_adapters(recipe) &&
+  const bool is_like_it = recipe.optim.name == config::OptimName::adamw && !trains_adapters(recipe) &&
                           model::num_parameters(model) <= kLargest;
   if (!is_like_it || recipe.optim.lr > kStill || recipe.trainer.total_training_steps == 0) return "";
   return base::format(
@@ -340,15 +338,15 @@ std::string learning_rate_note(const config::Recipe& recipe, const model::ModelC
       recipe.optim.lr, kMoves);
 }
 
-void warn_of_settings(const config::LoadedRecipe& loaded, const model::ModelConfig& model) {
+void warn_of_settings(const LoadedRecipe& loaded, const model::ModelConfig& model) {
   warn_of_wide_gap(loaded);
   warn_of_one_update(loaded);
   warn_of_no_negatives(loaded);
   warn_of_no_experts(loaded, model);
 }
 
-void require_positions(const config::LoadedRecipe& loaded, const model::ModelConfig& config) {
-  const config::DataRecipe& data = loaded.recipe.data;
+void require_positions(const LoadedRecipe& loaded, const model::ModelConfig& config) {
+  const DataRecipe& data = loaded.recipe.data;
   const std::int64_t longest = data.max_prompt_length + data.max_response_length;
   QRL_REQUIRE(longest <= config.max_position_embeddings, "data.max_prompt_length + data.max_response_length",
               "at most the model's max_position_embeddings = " + std::to_string(config.max_position_embeddings),
@@ -363,7 +361,7 @@ void require_row_positions(const SftRows& rows, const model::ModelConfig& config
               std::to_string(rows.longest) + " tokens", "lower sft.max_length, with sft.overlong: filter or truncate");
 }
 
-std::string recipe_hash(const config::LoadedRecipe& loaded) {
+std::string recipe_hash(const LoadedRecipe& loaded) {
   state::Hash hash;
   hash.add(loaded.resolved_yaml);
   return hash.hex();

@@ -28,7 +28,7 @@ bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a,
          model::adapted_modules(config, a) == model::adapted_modules(config, b);
 }
 
-bool finds_checkpoint(const config::Recipe& recipe) {
+bool finds_checkpoint(const Recipe& recipe) {
   if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
     return is_checkpoint(recipe.trainer.resume_from.path);
   const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
@@ -37,8 +37,8 @@ bool finds_checkpoint(const config::Recipe& recipe) {
 
 }  // namespace
 
-AdapterBase find_base(const config::Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
-  const bool is_cold_start = config::has_cold_start(recipe.sft) && !config::cold_start_trains_adapters(recipe);
+AdapterBase find_base(const Recipe& recipe, const Policy& policy, const fs::path& cold_start) {
+  const bool is_cold_start = has_cold_start(recipe.sft) && !cold_start_trains_adapters(recipe);
   const fs::path folder = is_cold_start ? fs::absolute(cold_start) : base::model_folder(recipe.model.path);
   QRL_REQUIRE(!state::is_gguf(folder), "model.path", "a Hugging Face folder as the base of adapters, which PEFT names",
               "the file " + state::shown(folder), "make one: qrl-train import " + state::shown(folder) + " --out DIR");
@@ -56,8 +56,8 @@ void require_same_base(const fs::path& checkpoint, const fs::path& folder, const
               "restore the adapters' base there, or start a new run (another trainer.default_local_dir)");
 }
 
-std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, const model::ModelConfig& config) {
-  if (!config::trains_adapters(recipe) || recipe.lora.path.empty()) return std::nullopt;
+std::optional<model::WeightSource> given_adapters(const Recipe& recipe, const model::ModelConfig& config) {
+  if (!trains_adapters(recipe) || recipe.lora.path.empty()) return std::nullopt;
   QRL_REQUIRE(recipe.algorithm.kl_loss_coef == 0 || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
               "the PEFT folder that algorithm.kl_loss_coef compares with", "no PEFT folder there", "restore it");
   const model::PeftAdapter given = model::open_peft(recipe.lora.path, config);
@@ -68,12 +68,12 @@ std::optional<model::WeightSource> given_adapters(const config::Recipe& recipe, 
   return given.adapters;
 }
 
-bool reads_given_adapters(const config::Recipe& recipe) {
-  const bool are_reference = recipe.algorithm.kl_loss_coef != 0 && !config::has_cold_start(recipe.sft);
-  return config::trains_adapters(recipe) && !recipe.lora.path.empty() && (are_reference || !finds_checkpoint(recipe));
+bool reads_given_adapters(const Recipe& recipe) {
+  const bool are_reference = recipe.algorithm.kl_loss_coef != 0 && !has_cold_start(recipe.sft);
+  return trains_adapters(recipe) && !recipe.lora.path.empty() && (are_reference || !finds_checkpoint(recipe));
 }
 
-Policy initial_policy(const config::Recipe& recipe) {
+Policy initial_policy(const Recipe& recipe) {
   Policy policy = make_policy(recipe);
   const std::optional<model::WeightSource> adapters = given_adapters(recipe, policy.config);
   if (!adapters) return policy;

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "config/keys/key.h"
-#include "config/reader.h"
 #include "model/int8_profile.h"
 #include "state/hash.h"
+#include "train/recipe/catalog.h"
+#include "train/recipe/load.h"
 
 namespace qrl::train {
 
@@ -65,7 +65,7 @@ std::string different_keys(const std::string& a, const std::string& b) {
   return keys;
 }
 
-std::string values_of(const config::Recipe& recipe) {
+std::string values_of(const Recipe& recipe) {
   nlohmann::json values;
   for (const config::Key& key : recipe.keys->all()) {
     // Hosts may differ in these keys (folders, processors).
@@ -88,7 +88,7 @@ void require_same_inputs(const Inputs& before, const Inputs& now, const std::str
   QRL_REQUIRE(other.empty(), where, expected, other, what_to_do);
 }
 
-void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::Collectives& world) {
+void require_agreement(const Recipe& recipe, const Inputs& mine, dist::Collectives& world) {
   const auto recipes = world.all_gather(values_of(recipe));
   const auto model = world.all_gather(mine.model), train = world.all_gather(mine.train_prompts),
              val = world.all_gather(mine.held_out_prompts), sft = world.all_gather(mine.sft_rows);
@@ -104,11 +104,11 @@ void require_agreement(const config::Recipe& recipe, const Inputs& mine, dist::C
 
 }  // namespace
 
-Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
+Inputs fingerprint(const Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world) {
-  const bool are_base = config::trains_adapters(recipe) && config::cold_start_trains_adapters(recipe);
-  const bool are_read = config::trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
-  const bool weights_count = are_base || (are_read && !config::has_cold_start(recipe.sft));
+  const bool are_base = trains_adapters(recipe) && cold_start_trains_adapters(recipe);
+  const bool are_read = trains_adapters(recipe) || recipe.algorithm.kl_loss_coef != 0;
+  const bool weights_count = are_base || (are_read && !has_cold_start(recipe.sft));
   const std::string weights = weights_count ? model::weights_hash(policy.config, policy.weights) : std::string();
   Inputs mine{hash_of(policy, weights), hash_of(std::span(&prompts, 1)), hash_of(held_out), hash_of(sft_rows.train),
               weights};

@@ -7,6 +7,7 @@
 #include "train/policy/policy.h"
 #include "train/prompts/prompts.h"
 #include "train/prompts/sft_rows.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
@@ -21,7 +22,7 @@ struct Inputs {
 
 /// Hashes a run's inputs. Collective. Throws an input error on every rank if the ranks' recipes (except paths and
 /// threads), models or prompts differ.
-Inputs fingerprint(const config::Recipe& recipe, const Policy& policy, const PromptSet& prompts,
+Inputs fingerprint(const Recipe& recipe, const Policy& policy, const PromptSet& prompts,
                    const std::vector<PromptSet>& held_out, const SftRows& sft_rows, dist::Collectives& world);
 
 }  // namespace qrl::train

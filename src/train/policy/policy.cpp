@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-model::WeightSource init_from(const config::Recipe& recipe, const model::ModelConfig& config) {
+model::WeightSource init_from(const Recipe& recipe, const model::ModelConfig& config) {
   return model::new_weights(config, recipe.model.init_seed.value_or(recipe.trainer.seed));
 }
 
@@ -100,7 +100,7 @@ void require_end_token(const data::Tokenizer& tokenizer, const std::string& wher
       "neither", "add one of them: nothing else marks the end of a response");
 }
 
-model::ModelConfig model_config(const config::Recipe& recipe) {
+model::ModelConfig model_config(const Recipe& recipe) {
   if (recipe.model.path.empty()) return model::read_config(recipe.model.init_config);
   const fs::path folder = given_folder(recipe.model.path);
   QRL_REQUIRE(state::is_gguf(folder) || fs::exists(folder / "config.json"), "model.path", "a whole model's folder",
@@ -108,7 +108,7 @@ model::ModelConfig model_config(const config::Recipe& recipe) {
   return model::read_model_config(folder);
 }
 
-data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelConfig& config) {
+data::Tokenizer make_tokenizer(const Recipe& recipe, const model::ModelConfig& config) {
   const bool is_new = recipe.model.path.empty();
   const fs::path dir =
       is_new ? fs::path(recipe.model.init_config).parent_path() : base::model_folder(recipe.model.path);
@@ -118,7 +118,7 @@ data::Tokenizer make_tokenizer(const config::Recipe& recipe, const model::ModelC
   return tokenizer;
 }
 
-Policy make_policy(const config::Recipe& recipe) {
+Policy make_policy(const Recipe& recipe) {
   if (!recipe.model.path.empty()) return load_policy(given_folder(recipe.model.path));
   const model::ModelConfig config = model_config(recipe);
   return {config, init_from(recipe, config), make_tokenizer(recipe, config)};

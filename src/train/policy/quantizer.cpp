@@ -50,7 +50,7 @@ std::span<const std::vector<types::TokenId>> enough_for_kv(std::span<const std::
 }  // namespace
 
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
-                                     const PromptSet& prompts, const config::Recipe& recipe) {
+                                     const PromptSet& prompts, const Recipe& recipe) {
   model::Snapshot wide(config, quant::Format::bf16);
   wide.publish(weights, 0);
   const auto ranges = decoder::channel_ranges(wide, calibration_prompts(prompts, recipe.trainer.seed, 0));
@@ -59,7 +59,7 @@ model::Int8Profile calibrate_profile(const model::ModelConfig& config, const mod
   return profile;
 }
 
-std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config) {
+std::optional<model::Int8Profile> read_profile_file(const Recipe& recipe, const model::ModelConfig& config) {
   const std::string& wanted = recipe.quant.profile;
   if (wanted.empty() || wanted == "auto") return std::nullopt;
   QRL_REQUIRE(fs::is_regular_file(wanted), "quant.rollout.profile", "auto, or a file that qrl-train profile made",
@@ -67,8 +67,7 @@ std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe
   return model::load_int8_profile(wanted, config);
 }
 
-void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
-                          const model::Int8Profile& own) {
+void require_same_profile(const Recipe& recipe, const model::ModelConfig& config, const model::Int8Profile& own) {
   const std::optional<model::Int8Profile> named = read_profile_file(recipe, config);
   QRL_REQUIRE(!named || (named->model_hash == own.model_hash && named->settings_hash == own.settings_hash),
               recipe.quant.profile, "the profile stored in the checkpoint",
@@ -78,7 +77,7 @@ void require_same_profile(const config::Recipe& recipe, const model::ModelConfig
 
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
-                                                       const config::Recipe& recipe) {
+                                                       const Recipe& recipe) {
   const std::string& wanted = recipe.quant.profile;
   if (wanted == "auto")
     return std::make_shared<const model::Int8Profile>(calibrate_profile(config, weights, prompts, recipe));
@@ -94,7 +93,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 }
 
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
-                   const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world) {
+                   const QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world) {
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once) return;
   nlohmann::json mine = nlohmann::json::array();
   std::size_t num_mine = 0;
@@ -119,8 +118,8 @@ void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, s
   }
 }
 
-void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
-                    const config::QuantRecipe& quant, QuantizerState& quantizer) {
+void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts, const QuantRecipe& quant,
+                    QuantizerState& quantizer) {
   if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
   if (quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales) {

@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 
-#include "config/recipe.h"
 #include "decoder/kv/kv_scales.h"
 #include "dist/collectives.h"
 #include "model/int8_profile.h"
 #include "rollout/rollout.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
@@ -23,21 +23,20 @@ struct QuantizerState {
 
 /// Computes an int8 profile of fp32 `weights` from a few training prompts selected by trainer.seed.
 model::Int8Profile calibrate_profile(const model::ModelConfig& config, const model::WeightSource& weights,
-                                     const PromptSet& prompts, const config::Recipe& recipe);
+                                     const PromptSet& prompts, const Recipe& recipe);
 
 /// Reads the recipe's profile file, if set. Throws an input error if it is missing or does not fit the model config.
-std::optional<model::Int8Profile> read_profile_file(const config::Recipe& recipe, const model::ModelConfig& config);
+std::optional<model::Int8Profile> read_profile_file(const Recipe& recipe, const model::ModelConfig& config);
 
 /// Throws an input error if the recipe's profile file was made for other weights or settings than `own`, the
 /// checkpoint's profile.
-void require_same_profile(const config::Recipe& recipe, const model::ModelConfig& config,
-                          const model::Int8Profile& own);
+void require_same_profile(const Recipe& recipe, const model::ModelConfig& config, const model::Int8Profile& own);
 
 /// Returns the recipe's profile of the initial `weights`: computed (auto), or read from its file. Throws an input error
 /// if the file was made for other weights or prompts. Returns null without a profile.
 std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig& config,
                                                        const model::WeightSource& weights, const PromptSet& prompts,
-                                                       const config::Recipe& recipe);
+                                                       const Recipe& recipe);
 
 /// Calibration of fp8 key and value scales reads kKvPrompts prompts. It then reads more until it has kKvTokens tokens.
 inline constexpr std::size_t kKvPrompts = 2, kKvTokens = 512;
@@ -48,12 +47,12 @@ inline constexpr std::size_t kKvResponseTokens = 512;
 /// tokens in total. The last sample may be truncated. Every rank stores the same samples. No-op unless every publish
 /// calibrates fp8 scales. Collective.
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
-                   const config::QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
+                   const QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world);
 
 /// Loads the sampler's snapshot into the decoder after a publish. Calibrates fp8 keys and values on the first `prompts`
 /// and the stored responses. With `when: once`, reuses the first scales.
-void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts,
-                    const config::QuantRecipe& quant, QuantizerState& quantizer);
+void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId>> prompts, const QuantRecipe& quant,
+                    QuantizerState& quantizer);
 
 /// Write the members to a checkpoint's folder, and read them from it. An unset member has no file. The first rank reads
 /// and broadcasts.

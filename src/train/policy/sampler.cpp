@@ -15,12 +15,12 @@ namespace qrl::train {
 
 namespace {
 
-decoder::DecoderOptions decoder_options(const config::Recipe& recipe, const dist::Collectives& world,
+decoder::DecoderOptions decoder_options(const Recipe& recipe, const dist::Collectives& world,
                                         std::int64_t longest_prompt_tokens,
                                         std::optional<std::int64_t> logit_tile_tokens) {
   decoder::DecoderOptions options;
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
-  options.device = config::samples_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
+  options.device = samples_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.device_number = world.local_rank();
   require_gpu(recipe, options.device_number);
   options.max_num_seqs = recipe.rollout.max_num_seqs;
@@ -74,7 +74,7 @@ void require_positions(const model::ModelConfig& config, std::int64_t max_tokens
               std::to_string(max_tokens), "lower one of them (in bench: --prompt or --new)");
 }
 
-Sampler::Sampler(const model::ModelConfig& config, const config::Recipe& recipe, const dist::Collectives& world,
+Sampler::Sampler(const model::ModelConfig& config, const Recipe& recipe, const dist::Collectives& world,
                  std::int64_t longest_prompt_tokens, std::optional<std::int64_t> logit_tile_tokens,
                  const data::Tokenizer* tokenizer)
     : snapshot(config, (require_gpu_kernels(recipe, config), sampler_formats(recipe))),

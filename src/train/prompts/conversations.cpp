@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "config/keys/key.h"
 #include "data/conversation.h"
 #include "tasks/command/protocol.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::train {
 
@@ -35,7 +35,7 @@ data::PromptRow with_text(data::PromptRow row, const std::string& text) {
 }
 
 /// Throws an input error unless either the environment or reward.verifier judges.
-void require_one_judge(const config::Recipe& recipe, tasks::Environment& environment) {
+void require_one_judge(const Recipe& recipe, tasks::Environment& environment) {
   const std::string& word = recipe.reward.verifier.word();
   const std::string scores = base::joined(environment.start().scores, ", ");
   QRL_REQUIRE(environment.judges() == (word == "environment"), "reward.verifier",
@@ -64,7 +64,7 @@ void show_in_prompts(const tasks::EnvironmentReady& ready, PromptEncoder& encode
   encoder.show(tools_of(ready), ready.system);
 }
 
-std::shared_ptr<const rollout::ConversationSettings> conversation_settings(const config::Recipe& recipe,
+std::shared_ptr<const rollout::ConversationSettings> conversation_settings(const Recipe& recipe,
                                                                            const data::Tokenizer& tokenizer,
                                                                            const tasks::Verifier& verifier) {
   if (verifier.environment() == nullptr) return nullptr;
@@ -72,7 +72,7 @@ std::shared_ptr<const rollout::ConversationSettings> conversation_settings(const
   require_one_judge(recipe, *verifier.environment());
   auto settings = std::make_shared<rollout::ConversationSettings>(rollout::ConversationSettings{
       .environment = verifier.shared_environment(), .bridge = nullptr, .tokenizer = tokenizer});
-  const config::EnvironmentRecipe& environment = recipe.environment;
+  const EnvironmentRecipe& environment = recipe.environment;
   data::BridgeOptions bridge;
   bridge.is_chat = environment.style == config::EnvironmentStyle::chat;
   bridge.role = environment.role == config::ObservationRole::tool ? "tool" : "user";
@@ -80,7 +80,7 @@ std::shared_ptr<const rollout::ConversationSettings> conversation_settings(const
   bridge.tools = tools_of(ready);
   bridge.max_tokens = environment.max_observation_tokens;
   bridge.truncate = environment.truncate;
-  const auto data = std::make_shared<const config::DataRecipe>(recipe.data);  // the encoder refers to it
+  const auto data = std::make_shared<const DataRecipe>(recipe.data);  // the encoder refers to it
   auto encoder = std::make_shared<PromptEncoder>(*data, tokenizer);
   settings->bridge = std::make_shared<const data::Bridge>(encoder->chat(), tokenizer, bridge);
   settings->judge = environment.judge;
@@ -96,8 +96,8 @@ std::shared_ptr<const rollout::ConversationSettings> conversation_settings(const
   return settings;
 }
 
-std::int64_t most_open_conversations(const config::Recipe& recipe) {
-  if (!config::has_environment(recipe)) return 0;
+std::int64_t most_open_conversations(const Recipe& recipe) {
+  if (!has_environment(recipe)) return 0;
   const std::int64_t workers =
       recipe.environment.workers > 0 ? recipe.environment.workers : std::max(1, base::num_threads() / 2);
   return workers * recipe.environment.sessions;

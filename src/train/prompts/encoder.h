@@ -4,11 +4,11 @@
 #include <string_view>
 #include <vector>
 
-#include "config/recipe.h"
 #include "data/chat_template.h"
 #include "data/conversation.h"
 #include "data/row.h"
 #include "data/tokenizer.h"
+#include "train/recipe/recipe.h"
 #include "types/prompt.h"
 
 namespace qrl::train {
@@ -17,7 +17,7 @@ namespace qrl::train {
 /// tokens in the text are parsed only with data.parse_special_tokens.
 class PromptEncoder {
  public:
-  PromptEncoder(const config::DataRecipe& recipe, const data::Tokenizer& tokenizer);
+  PromptEncoder(const DataRecipe& recipe, const data::Tokenizer& tokenizer);
   /// Encodes a text. `system`: the row's system message, which replaces data.system_prompt; "" if the row has none.
   /// Input errors name `where`.
   std::vector<types::TokenId> encode(std::string_view text, std::string_view system = {},
@@ -35,7 +35,7 @@ class PromptEncoder {
   std::vector<types::TokenId> rendered(const data::Conversation& conversation, const std::string& where) const;
   std::string with_added_system(std::string_view system) const;
 
-  const config::DataRecipe& recipe_;
+  const DataRecipe& recipe_;
   data::Tokenizer tokenizer_;
   data::ChatTemplate chat_;
   std::string before_, after_;  ///< text of data.prompt_template before and after {prompt}

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "config/keys/key.h"
 #include "data/dataset_folder.h"
 #include "data/jsonl.h"
 #include "state/json.h"
@@ -21,6 +20,7 @@
 #include "train/prompts/conversations.h"
 #include "train/prompts/encoder.h"
 #include "train/prompts/text_options.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::train {
 
@@ -31,7 +31,7 @@ namespace {
 /// First id of held-out prompts; training ids are smaller.
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
-tasks::VerifierOptions verifier_options_without_environment(config::Recipe recipe) {
+tasks::VerifierOptions verifier_options_without_environment(Recipe recipe) {
   recipe.environment.command.clear();
   return verifier_options(recipe);
 }
@@ -39,7 +39,7 @@ tasks::VerifierOptions verifier_options_without_environment(config::Recipe recip
 /// Applies data.overlong_prompt to one source's prompts, and reports how many it omitted or truncated.
 class PromptReader {
  public:
-  PromptReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
+  PromptReader(const Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier)
       : recipe_(recipe),
         tokenizer_(tokenizer),
         encoder_(recipe.data, tokenizer),
@@ -109,7 +109,7 @@ class PromptReader {
     return num_bytes;
   }
 
-  const config::Recipe& recipe_;
+  const Recipe& recipe_;
   const data::Tokenizer& tokenizer_;
   PromptEncoder encoder_;
   const tasks::Verifier& verifier_;
@@ -160,11 +160,10 @@ void keep_first(std::optional<std::int64_t> count, std::vector<types::Prompt>& p
 
 }  // namespace
 
-PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
-                             const tasks::Verifier& verifier) {
+PromptSet load_train_prompts(const Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier) {
   PromptReader reader(recipe, tokenizer, verifier);
   PromptSet set;
-  const config::GeneratorRecipe& generator = recipe.data.train_generator;
+  const GeneratorRecipe& generator = recipe.data.train_generator;
   if (!generator.task.empty()) {
     set.data_source = generator.task.word();
     const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
@@ -215,15 +214,15 @@ PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer
   return set;
 }
 
-std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
+std::vector<PromptSet> load_held_out_prompts(const Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier) {
   PromptReader reader(recipe, tokenizer, verifier);
   std::vector<PromptSet> sets;
   std::uint64_t id = kHeldOutIds;
-  const config::GeneratorRecipe& generator = recipe.data.val_generator;
+  const GeneratorRecipe& generator = recipe.data.val_generator;
   if (!generator.task.empty()) {
     PromptSet& set = sets.emplace_back(PromptSet{generator.task.word(), {}});
-    const std::uint64_t seed = generator.seed.value_or(config::kHeldOutSeed);
+    const std::uint64_t seed = generator.seed.value_or(kHeldOutSeed);
     const tasks::Generator& kind = *generator.task;
     for (auto& task : tasks::held_out_tasks(kind, generator.own, seed, generator.size)) {
       reader.add(set, id++, std::move(task.prompt), std::move(task.ground_truth), "data.val_generator");
@@ -292,7 +291,7 @@ PromptOrder::PromptOrder(const std::vector<std::int64_t>& sizes, std::vector<dou
   for (double& weight : weights_) weight /= total;
 }
 
-PromptOrder make_order(const config::Recipe& recipe, const PromptSet& prompts) {
+PromptOrder make_order(const Recipe& recipe, const PromptSet& prompts) {
   const std::uint64_t seed = recipe.data.seed.value_or(recipe.trainer.seed);
   if (recipe.data.train_weights.empty())
     return {static_cast<std::int64_t>(prompts.prompts.size()), recipe.data.shuffle, seed};

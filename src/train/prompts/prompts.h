@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "data/tokenizer.h"
 #include "tasks/verifier.h"
+#include "train/recipe/recipe.h"
 #include "types/prompt.h"
 
 namespace qrl::train {
@@ -20,12 +20,11 @@ struct PromptSet {
 };
 
 /// Loads data.train_files or data.train_generator in order. A prompt's id is its position.
-PromptSet load_train_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
-                             const tasks::Verifier& verifier);
+PromptSet load_train_prompts(const Recipe& recipe, const data::Tokenizer& tokenizer, const tasks::Verifier& verifier);
 
 /// Loads data.val_generator, then data.val_files, as one set per data source in order of appearance. No id equals a
 /// training prompt's.
-std::vector<PromptSet> load_held_out_prompts(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
+std::vector<PromptSet> load_held_out_prompts(const Recipe& recipe, const data::Tokenizer& tokenizer,
                                              const tasks::Verifier& verifier);
 
 /// Returns a held-out prompt's id minus the first held-out id.
@@ -67,6 +66,6 @@ class PromptOrder {
 std::vector<std::vector<types::TokenId>> calibration_prompts(const PromptSet& set, std::uint64_t seed,
                                                              std::uint64_t num_taken);
 
-PromptOrder make_order(const config::Recipe& recipe, const PromptSet& prompts);
+PromptOrder make_order(const Recipe& recipe, const PromptSet& prompts);
 
 }  // namespace qrl::train

@@ -43,7 +43,7 @@ const Json& member(const Json& row, const char* name) {
 
 class SftReader {
  public:
-  SftReader(const config::Recipe& recipe, const data::Tokenizer& tokenizer)
+  SftReader(const Recipe& recipe, const data::Tokenizer& tokenizer)
       : recipe_(recipe), tokenizer_(tokenizer), encoder_(recipe.data, tokenizer) {}
 
   Labeled read(const Json& row, const std::string& where) {
@@ -120,7 +120,7 @@ class SftReader {
     return row;
   }
 
-  const config::Recipe& recipe_;
+  const Recipe& recipe_;
   const data::Tokenizer& tokenizer_;
   PromptEncoder encoder_;
   std::int64_t num_cut_answers_ = 0;
@@ -156,7 +156,7 @@ std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
                 {learned.begin() + begin, learned.begin() + end}};
 }
 
-std::vector<SftRow> read_files(const config::Recipe& recipe, const data::Tokenizer& tokenizer,
+std::vector<SftRow> read_files(const Recipe& recipe, const data::Tokenizer& tokenizer,
                                const std::vector<std::string>& files, std::int64_t& longest) {
   SftReader reader(recipe, tokenizer);
   const auto limit = static_cast<std::size_t>(recipe.sft.max_length.value_or(recipe.actor.max_tokens_per_micro_batch));
@@ -208,9 +208,9 @@ std::vector<SftRow> read_files(const config::Recipe& recipe, const data::Tokeniz
 
 }  // namespace
 
-SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer) {
+SftRows load_sft_rows(const Recipe& recipe, const data::Tokenizer& tokenizer) {
   SftRows rows;
-  if (recipe.sft.train_files.empty() || !config::has_cold_start(recipe.sft)) return rows;
+  if (recipe.sft.train_files.empty() || !has_cold_start(recipe.sft)) return rows;
   rows.train = read_files(recipe, tokenizer, recipe.sft.train_files, rows.longest);
   rows.val = read_files(recipe, tokenizer, recipe.sft.val_files, rows.longest);
   QRL_REQUIRE(!rows.train.empty(), "sft.train_files", "one row or more to learn from", "no such row",
@@ -220,13 +220,13 @@ SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& token
   return rows;
 }
 
-std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows) {
+std::int64_t cold_start_updates(const Recipe& recipe, const SftRows& rows) {
   if (recipe.sft.epochs == 0) return recipe.sft.steps;
   const std::int64_t batch = recipe.sft.batch_size;
   return (recipe.sft.epochs * static_cast<std::int64_t>(rows.train.size()) + batch - 1) / batch;
 }
 
-std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step) {
+std::vector<std::size_t> rows_of_update(const Recipe& recipe, std::size_t num_rows, std::int64_t step) {
   const auto size = static_cast<std::int64_t>(num_rows);
   const std::int64_t first = step * recipe.sft.batch_size;
   std::int64_t end = first + recipe.sft.batch_size;
@@ -248,12 +248,12 @@ std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_
   return indices;
 }
 
-bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step) {
+bool ends_epoch(const Recipe& recipe, std::size_t num_rows, std::int64_t step) {
   const auto size = static_cast<std::int64_t>(num_rows), batch = recipe.sft.batch_size;
   return (step + 1) * batch / size > step * batch / size;
 }
 
-std::vector<types::MicroBatch> pack_rows(const config::Recipe& recipe, std::span<const SftRow* const> rows) {
+std::vector<types::MicroBatch> pack_rows(const Recipe& recipe, std::span<const SftRow* const> rows) {
   std::vector<rollout::PackItem> items;
   for (const SftRow* row : rows) items.push_back({row->context, row->rest, {}, 0.0F, row->learned});
   return rollout::pack(items, recipe.actor.max_tokens_per_micro_batch);

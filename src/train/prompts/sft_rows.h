@@ -4,10 +4,10 @@
 #include <span>
 #include <vector>
 
-#include "config/recipe.h"
 #include "data/conversation.h"
 #include "data/jsonl.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/recipe.h"
 #include "types/batch.h"
 
 namespace qrl::train {
@@ -33,17 +33,17 @@ struct SftRows {
 ///
 /// Added tokens are parsed in an assistant's text; in other text, only with data.parse_special_tokens. Warns of answers
 /// that the template shortened. Input errors name file:line. sft.overlong applies to rows above sft.max_length.
-SftRows load_sft_rows(const config::Recipe& recipe, const data::Tokenizer& tokenizer);
+SftRows load_sft_rows(const Recipe& recipe, const data::Tokenizer& tokenizer);
 
 /// Returns sft.steps, or the updates of sft.epochs passes. The last update may have fewer rows.
-std::int64_t cold_start_updates(const config::Recipe& recipe, const SftRows& rows);
+std::int64_t cold_start_updates(const Recipe& recipe, const SftRows& rows);
 
 /// Returns the row indices of update `step` (from 0). Each epoch is in file order, or with sft.shuffle in an order
 /// determined by trainer.seed and epoch.
-std::vector<std::size_t> rows_of_update(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
+std::vector<std::size_t> rows_of_update(const Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-bool ends_epoch(const config::Recipe& recipe, std::size_t num_rows, std::int64_t step);
+bool ends_epoch(const Recipe& recipe, std::size_t num_rows, std::int64_t step);
 
-std::vector<types::MicroBatch> pack_rows(const config::Recipe& recipe, std::span<const SftRow* const> rows);
+std::vector<types::MicroBatch> pack_rows(const Recipe& recipe, std::span<const SftRow* const> rows);
 
 }  // namespace qrl::train

@@ -1,10 +1,10 @@
 #include "train/prompts/text_options.h"
 
-#include "config/keys/key.h"
+#include "train/recipe/catalog.h"
 
 namespace qrl::train {
 
-data::RowOptions row_options(const config::DataRecipe& recipe, tasks::Split split) {
+data::RowOptions row_options(const DataRecipe& recipe, tasks::Split split) {
   data::RowOptions options{recipe.prompt_key, recipe.ground_truth_key, recipe.data_source_key};
   const bool is_train = split == tasks::Split::train;
   options.filter = is_train ? recipe.filter : recipe.val_filter;
@@ -12,16 +12,16 @@ data::RowOptions row_options(const config::DataRecipe& recipe, tasks::Split spli
   return options;
 }
 
-data::TemplateOptions template_options(const config::DataRecipe& recipe) {
+data::TemplateOptions template_options(const DataRecipe& recipe) {
   return {recipe.chat_template, recipe.system_prompt, recipe.enable_thinking};
 }
 
-tasks::RuleWeights rule_weights(const config::RewardRecipe& reward) {
+tasks::RuleWeights rule_weights(const RewardRecipe& reward) {
   return {reward.correct, reward.wrong, reward.format, reward.partial};
 }
 
-tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
-  const config::RewardRecipe& reward = recipe.reward;
+tasks::VerifierOptions verifier_options(const Recipe& recipe) {
+  const RewardRecipe& reward = recipe.reward;
   tasks::VerifierOptions options;
   options.known = recipe.keys->catalog().verifiers;
   options.word = reward.verifier.word();
@@ -46,13 +46,12 @@ tasks::VerifierOptions verifier_options(const config::Recipe& recipe) {
   command.max_error_fraction = reward.max_error_fraction;
   command.seed = recipe.trainer.seed;
   command.run_folder = recipe.trainer.default_local_dir;
-  if (config::has_environment(recipe))
-    options.environment = std::make_shared<tasks::Environment>(environment_options(recipe));
+  if (has_environment(recipe)) options.environment = std::make_shared<tasks::Environment>(environment_options(recipe));
   return options;
 }
 
-tasks::EnvironmentOptions environment_options(const config::Recipe& recipe) {
-  const config::EnvironmentRecipe& environment = recipe.environment;
+tasks::EnvironmentOptions environment_options(const Recipe& recipe) {
+  const EnvironmentRecipe& environment = recipe.environment;
   const auto value_of = [&](const char* key) { return recipe.keys->find(key)->print(recipe); };
   tasks::EnvironmentOptions options;
   options.argv = environment.command;
@@ -71,7 +70,7 @@ tasks::EnvironmentOptions environment_options(const config::Recipe& recipe) {
   return options;
 }
 
-rollout::OverlongBuffer overlong_buffer(const config::RewardRecipe& reward) {
+rollout::OverlongBuffer overlong_buffer(const RewardRecipe& reward) {
   return {reward.overlong_buffer.enable, reward.overlong_buffer.len, reward.overlong_buffer.penalty_factor};
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "config/keys/key.h"
 #include "rollout/rollout.h"
 #include "tasks/generator.h"
 #include "train/metrics/progress.h"
@@ -10,6 +9,7 @@
 #include "train/plan/options.h"
 #include "train/prompts/encoder.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/catalog.h"
 #include "train/signals.h"
 #include "train/step/policy_updater.h"
 
@@ -19,8 +19,8 @@ namespace {
 
 /// Packs demonstrations [first, first + count); response and end token are learned.
 std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std::int64_t first, std::int64_t count) {
-  const config::Recipe& recipe = run.recipe();
-  const config::GeneratorRecipe& generator = recipe.sft.demonstrations;
+  const Recipe& recipe = run.recipe();
+  const GeneratorRecipe& generator = recipe.sft.demonstrations;
   const std::uint64_t seed = generator.seed.value_or(recipe.trainer.seed);
   const tasks::Generator& kind = *generator.task;
   const PromptEncoder encoder(recipe.data, run.plan.policy.tokenizer);
@@ -39,7 +39,7 @@ std::vector<types::MicroBatch> demonstration_batches(const RunContext& run, std:
 }
 
 std::vector<types::MicroBatch> batches_of(const RunContext& run, std::int64_t step) {
-  const config::Recipe& recipe = run.recipe();
+  const Recipe& recipe = run.recipe();
   if (recipe.sft.train_files.empty())
     return demonstration_batches(run, step * recipe.sft.batch_size, recipe.sft.batch_size);
   const std::vector<SftRow>& rows = run.plan.sft_rows.train;
@@ -72,14 +72,14 @@ bool at_work(dist::Collectives& world, bool mine) {
 
 void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_metrics, Checkpointer& checkpointer,
                      const std::optional<std::filesystem::path>& resume_from) {
-  const config::Recipe& recipe = run.recipe();
+  const Recipe& recipe = run.recipe();
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = run.plan.learner;
   options.num_threads = base::num_threads();                // other ranks wait
   options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled
   options.numerics.bitwise = false;
   options.optim = optimizer_options(recipe.sft.optim);
-  if (!config::cold_start_trains_adapters(recipe)) options.lora = {};
+  if (!cold_start_trains_adapters(recipe)) options.lora = {};
   else if (!resume_from) options.lora_initial = given_adapters(recipe, run.plan.model);
   options.total_updates = recipe.sft.steps;
   learner::Learner learner(run.plan.model, run.plan.policy.weights, options, *solo);

@@ -12,19 +12,19 @@ namespace qrl::train {
 namespace {
 
 /// Replaces low_bit on a GPU by fake_quant, because low_bit would read the policy's tensors in the decoder.
-config::LearnerForward reference_forward(const config::Recipe& recipe) {
+config::LearnerForward reference_forward(const Recipe& recipe) {
   const config::LearnerForward forward = recipe.quant.learner_forward;
-  const bool is_decoders = forward == config::LearnerForward::low_bit && config::learns_on_gpu(recipe);
+  const bool is_decoders = forward == config::LearnerForward::low_bit && learns_on_gpu(recipe);
   return is_decoders ? config::LearnerForward::fake_quant : forward;
 }
 
 learner::LearnerOptions reference_options(const RunPlan& plan) {
-  const config::Recipe& recipe = plan.recipe();
+  const Recipe& recipe = plan.recipe();
   learner::LearnerOptions options = plan.learner;
   options.trainable = false;
   options.numerics.forward = reference_forward(recipe);
   options.numerics.backward = config::LearnerBackward::model_dtype;
-  options.numerics.bitwise = recipe.rollout.bitwise && !config::learns_on_gpu(recipe);
+  options.numerics.bitwise = recipe.rollout.bitwise && !learns_on_gpu(recipe);
   return options;
 }
 
@@ -32,8 +32,8 @@ constexpr const char* kWhere = "algorithm.teacher.path";
 
 /// Returns the teacher's formats: teacher.weights, without rotation. If the sampler's weights have the same format, the
 /// sampler's other formats also apply.
-config::QuantRecipe quant_of(const config::Recipe& recipe) {
-  config::QuantRecipe quant;
+QuantRecipe quant_of(const Recipe& recipe) {
+  QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
   quant.rotation = config::RotationKind::none;
   if (quant.weights != recipe.quant.weights) return quant;
@@ -44,25 +44,25 @@ config::QuantRecipe quant_of(const config::Recipe& recipe) {
   return quant;
 }
 
-bool is_quantized(const config::Recipe& recipe) {
+bool is_quantized(const Recipe& recipe) {
   const config::WeightFormat weights = recipe.algorithm.teacher.weights;
   return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
 }
 
 /// Returns whether the teacher scores with the sampler's operations. Returns false for fp8 keys and values, for which
 /// the teacher has no scales.
-bool is_bitwise(const config::Recipe& recipe) {
+bool is_bitwise(const Recipe& recipe) {
   return recipe.rollout.bitwise && is_quantized(recipe) && recipe.algorithm.teacher.weights == recipe.quant.weights &&
-         !config::learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
+         !learns_on_gpu(recipe) && kv_format(quant_of(recipe)) != quant::KvFormat::fp8_e4m3;
 }
 
 /// Returns the teacher's forward pass: bf16 for unquantized weights, else low_bit on the CPU and fake_quant on a GPU.
-config::LearnerForward forward_of(const config::Recipe& recipe) {
+config::LearnerForward forward_of(const Recipe& recipe) {
   if (!is_quantized(recipe)) return config::LearnerForward::bf16;
-  return config::learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;
+  return learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;
 }
 
-learner::LearnerOptions options_of(const config::Recipe& recipe) {
+learner::LearnerOptions options_of(const Recipe& recipe) {
   learner::LearnerOptions options = learner_options(recipe);
   options.trainable = false;
   options.shard_optimizer = false;
@@ -74,7 +74,7 @@ learner::LearnerOptions options_of(const config::Recipe& recipe) {
   return options;
 }
 
-Policy load(const config::Recipe& recipe, const Policy& policy) {
+Policy load(const Recipe& recipe, const Policy& policy) {
   Policy teacher = load_policy(recipe.algorithm.teacher.path);
   require_gpu_kernels(recipe, teacher.config);
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
@@ -98,7 +98,7 @@ Policy load(const config::Recipe& recipe, const Policy& policy) {
 Reference::Reference(const RunContext& run, const RunState& state, const std::filesystem::path& cold_start,
                      std::shared_ptr<const model::Int8Profile> profile)
     : learner(run.plan.model, run.plan.policy.weights, reference_options(run.plan), run.world) {
-  const config::Recipe& recipe = run.recipe();
+  const Recipe& recipe = run.recipe();
   if (recipe.sft.steps > 0) restore_learner(cold_start, state, learner, run.world);
   if (learner.forward_mode() == config::LearnerForward::bf16) return;
   if (recipe.quant.uaq_scale != 1) learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale));
@@ -107,7 +107,7 @@ Reference::Reference(const RunContext& run, const RunState& state, const std::fi
   learner.publish(*snapshot, 0);
 }
 
-Teacher::Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world)
+Teacher::Teacher(const Recipe& recipe, const Policy& policy, dist::Collectives& world)
     : model(load(recipe, policy)),
       snapshot(model.config, snapshot_formats(quant_of(recipe))),
       learner(model.config, model.weights, options_of(recipe), world) {

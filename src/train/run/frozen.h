@@ -25,7 +25,7 @@ struct Reference {
 struct Teacher {
   /// Loads the model of algorithm.teacher.path, optionally in low bits. Throws an input error if the tokenizer differs
   /// from the policy's, or if the model has too few positions.
-  Teacher(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world);
+  Teacher(const Recipe& recipe, const Policy& policy, dist::Collectives& world);
 
   Policy model;
   model::Snapshot snapshot;  ///< weights of a low-bit forward pass

@@ -51,7 +51,7 @@ void say(const std::string& line) {
   base::log_to_file(line);
 }
 
-std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
+std::string health_line(const Recipe& recipe, const RunFolder& folder) {
   Health health(recipe);
   for (const report::Row& row : report::read_rows(folder.metrics_file()).rows)
     (void)health.observe(row.step, row.metrics);
@@ -59,14 +59,14 @@ std::string health_line(const config::Recipe& recipe, const RunFolder& folder) {
   return summary.empty() ? "" : "warnings  " + summary + " (log.txt has causes and what to try)";
 }
 
-void print_result(const config::Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
+void print_result(const Recipe& recipe, const RunFolder& folder, const std::optional<fs::path>& checkpoint,
                   std::span<const PromptSet> held_out, const std::vector<std::string>& export_scores) {
   say("run folder  " + folder.path().string());
   say(std::string("  config.yaml (resolved recipe)  metrics.jsonl  ") +
       (fs::exists(folder.sft_metrics_file()) ? "sft_metrics.jsonl  " : "") + "rollouts/  checkpoints/  log.txt");
   if (checkpoint) {
     say("  model: " + checkpoint->string());
-    const char* kind = config::trains_adapters(recipe) ? "PEFT" : "Hugging Face";
+    const char* kind = trains_adapters(recipe) ? "PEFT" : "Hugging Face";
     const std::string command =
         base::shell_word(program_invocation_name) + " export " + base::shell_word(checkpoint->string());
     say(std::string("  as a ") + kind + " folder: " + command + " --out DIR");
@@ -98,7 +98,7 @@ void print_result(const config::Recipe& recipe, const RunFolder& folder, const s
   std::fflush(stdout);
 }
 
-std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Collectives& world) {
+std::unique_ptr<RunFolder> open_folder(const Recipe& recipe, dist::Collectives& world) {
   std::unique_ptr<RunFolder> folder;
   if (world.is_first()) {
     folder = std::make_unique<RunFolder>(recipe.trainer.default_local_dir);
@@ -112,21 +112,21 @@ std::unique_ptr<RunFolder> open_folder(const config::Recipe& recipe, dist::Colle
   return folder;
 }
 
-fs::path shared_cold_start(const config::Recipe& recipe, dist::Collectives& world) {
+fs::path shared_cold_start(const Recipe& recipe, dist::Collectives& world) {
   const fs::path own = cold_start_checkpoint(recipe);
   return world.size() > 1 ? fs::path(world.all_gather(fs::absolute(own).string()).front()) : own;
 }
 
 /// Returns the adapters of the cold start or of lora.path. Returns none if RL begins with new adapters.
 std::optional<model::WeightSource> first_adapters(const RunContext& run, const fs::path& cold_start) {
-  const config::Recipe& recipe = run.recipe();
-  if (recipe.sft.steps > 0 && config::cold_start_trains_adapters(recipe))
+  const Recipe& recipe = run.recipe();
+  if (recipe.sft.steps > 0 && cold_start_trains_adapters(recipe))
     return model::open_peft(cold_start, run.plan.model).adapters;
   return given_adapters(recipe, run.plan.model);
 }
 
 void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
-  const config::Recipe& recipe = plan.recipe();
+  const Recipe& recipe = plan.recipe();
   if (state.cold_start) {
     learner.reset_optimizer(optimizer_options(recipe.optim), plan.learner.total_updates);
     state.cold_start = false;
@@ -145,7 +145,7 @@ void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
 
 void begin_log(const RunOutline& outline, const RunOptions& options, const dist::Collectives& world) {
   if (!world.is_first()) return;
-  const config::LoadedRecipe& loaded = outline.loaded;
+  const LoadedRecipe& loaded = outline.loaded;
   base::log_to_file("command: " + options.command);
   base::log_to_file("recipe " + loaded.file.string() + ", resolved " + recipe_hash(loaded));
   for (const std::string& line : describe_settings(loaded)) say(line);
@@ -178,7 +178,7 @@ std::vector<std::string> score_export(const RunContext& run, std::int64_t step, 
   checkpointer.stop_here();
 }
 
-void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const ResumePoint& point, MetricsFile& metrics,
+void open_metrics(const Recipe& recipe, const RunFolder& folder, const ResumePoint& point, MetricsFile& metrics,
                   MetricsFile& sft_metrics) {
   metrics = MetricsFile(folder.metrics_file(), point.state.metrics_bytes);
   const bool own_cold_start = recipe.sft.steps > 0 && recipe.sft.from.empty();
@@ -190,7 +190,7 @@ void open_metrics(const config::Recipe& recipe, const RunFolder& folder, const R
 }
 
 /// Throws an input error if the recipe wants W&B and this machine cannot send to it.
-void require_wandb(const config::Recipe& recipe, const dist::Collectives& world) {
+void require_wandb(const Recipe& recipe, const dist::Collectives& world) {
   if (!recipe.trainer.wandb || !world.is_first()) return;
   const std::string fault = WandbLogger::fault();
   QRL_REQUIRE(fault.empty(), "trainer.wandb", "a Python with wandb that has a login", fault,
@@ -233,15 +233,15 @@ class SessionLine {
 
 void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Checkpointer& checkpointer,
                   QuantizerState& quantizer, MetricsFile& metrics, const fs::path& cold_start, bool has_work) {
-  const config::Recipe& recipe = run.recipe();
+  const Recipe& recipe = run.recipe();
   const Policy& policy = run.plan.policy;
   dist::Collectives& world = run.world;
-  const bool has_adapters = config::trains_adapters(recipe);
+  const bool has_adapters = trains_adapters(recipe);
   learner::LearnerOptions options = run.plan.learner;
   if (!point.checkpoint) options.lora_initial = given_adapters(recipe, policy.config);
   learner::Learner learner(policy.config, has_adapters ? *run.base->weights : policy.weights, options, world);
   // A cold start of all weights is the base of new adapters.
-  const bool adapters_are_new = has_adapters && state.cold_start && !config::cold_start_trains_adapters(recipe);
+  const bool adapters_are_new = has_adapters && state.cold_start && !cold_start_trains_adapters(recipe);
   if (point.checkpoint && !adapters_are_new) {
     if (has_adapters && world.is_first()) require_same_base(*point.checkpoint, run.base->path, run.base->hash);
     restore_learner(*point.checkpoint, state, learner, world);
@@ -269,19 +269,19 @@ void train_policy(const RunContext& run, RunState& state, ResumePoint& point, Ch
     print_result(recipe, *run.folder, last_checkpoint(state, *run.folder, point), run.plan.held_out, export_scores);
 }
 
-void set_time_limits(const config::TrainerRecipe& trainer, dist::Collectives& world) {
+void set_time_limits(const TrainerRecipe& trainer, dist::Collectives& world) {
   if (trainer.max_time) set_time_limit(*trainer.max_time);
   world.set_time_limit(static_cast<double>(trainer.collective_timeout_s));
 }
 
 /// Makes and drops a decoder, to check memory limits before the cold start.
-void require_decoder(const config::Recipe& recipe, const Policy& policy, dist::Collectives& world) {
-  if (config::samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
+void require_decoder(const Recipe& recipe, const Policy& policy, dist::Collectives& world) {
+  if (samples_on_gpu(recipe)) (void)Sampler(policy.config, recipe, world, recipe.data.max_prompt_length);
 }
 
 }  // namespace
 
-void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunOptions& options) {
+void run(const LoadedRecipe& given, dist::Collectives& world, const RunOptions& options) {
   const RunPart part = options.part;
   set_time_limits(given.recipe.trainer, world);
   set_threads(given.recipe, world);
@@ -291,7 +291,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
   RunOutline outline = outline_run(given, request, world);
   begin_log(outline, options, world);
   const RunPlan plan = plan_run(std::move(outline), request, world);
-  const config::Recipe& recipe = plan.recipe();
+  const Recipe& recipe = plan.recipe();
 
   const std::unique_ptr<RunFolder> folder = open_folder(recipe, world);
   ResumePoint point = find_resume_point(recipe, plan.inputs, folder.get(), options.allow_change, world);
@@ -316,9 +316,9 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
 
   QuantizerState quantizer;
   const fs::path cold_start = shared_cold_start(recipe, world);
-  const bool begins_with_base = recipe.sft.steps == 0 || config::cold_start_trains_adapters(recipe);
+  const bool begins_with_base = recipe.sft.steps == 0 || cold_start_trains_adapters(recipe);
   std::optional<AdapterBase> base;
-  if (config::trains_adapters(recipe) && begins_with_base) base = find_base(recipe, plan.policy, cold_start);
+  if (trains_adapters(recipe) && begins_with_base) base = find_base(recipe, plan.policy, cold_start);
   if (!cold_start_done) {
     const RunContext context{plan, world, folder.get(), nullptr, base ? &*base : nullptr};
     Checkpointer checkpointer(context, state, metrics, sft_metrics, quantizer);
@@ -331,7 +331,7 @@ void run(const config::LoadedRecipe& given, dist::Collectives& world, const RunO
     return;
   }
 
-  if (config::trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, plan.policy, cold_start);
+  if (trains_adapters(recipe) && !begins_with_base) base = find_base(recipe, plan.policy, cold_start);
   const RunContext context{plan, world, folder.get(), teacher ? &teacher->learner : nullptr, base ? &*base : nullptr};
   Checkpointer checkpointer(context, state, metrics, sft_metrics, quantizer);
   train_policy(context, state, point, checkpointer, quantizer, metrics, cold_start, has_work);

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "config/reader.h"
 #include "dist/collectives.h"
+#include "train/recipe/load.h"
 
 namespace qrl::train {
 
@@ -18,6 +18,6 @@ struct RunOptions {
 
 /// Runs or resumes the recipe's run and prints its result. Obeys stop requests if the handlers of train/signals.h are
 /// installed. Throws base::Error of kind input (exit 2), guard (3) or stopped (75).
-void run(const config::LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options);
+void run(const LoadedRecipe& loaded, dist::Collectives& world, const RunOptions& options);
 
 }  // namespace qrl::train

@@ -22,13 +22,13 @@ std::vector<MiniBatch> BatchBuilder::build(const StepGroups& groups, bool at_sam
 }
 
 std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   // Skips sequences with advantage 0: without KL terms, entropy terms or a teacher, they add exactly 0 to the gradient.
   // They still count in the denominators.
   const bool all_count =
       recipe.algorithm.kl_loss_coef != 0 || recipe.algorithm.entropy_coef != 0 || run_.teacher != nullptr;
   const bool all_are_scored = learner::needs_whole_mini_batch(loss_);
-  const std::int64_t mini = config::prompts_per_update(recipe);
+  const std::int64_t mini = prompts_per_update(recipe);
   const std::int64_t num_batches =
       (groups.num_groups + mini - 1) / mini;  // fewer if dynamic sampling found too few groups
   std::vector<MiniBatch> batches(static_cast<std::size_t>(num_batches));
@@ -58,7 +58,7 @@ std::vector<MiniBatch> BatchBuilder::pack(const StepGroups& groups) const {
 }
 
 void BatchBuilder::add_old_logprobs(types::MicroBatch& micro, bool at_sampling_weights, PhaseSeconds& seconds) {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   const ops::SampleParams sampled_from = sample_params(recipe.rollout);
   types::Routes routes;
   // With one update per step, the update's own forward pass gives the old log-probs, unless a loss first needs those of
@@ -109,7 +109,7 @@ void BatchBuilder::add_frozen_logprobs(types::MicroBatch& micro, bool at_samplin
 /// Sets A_t = reward_coef·A − coef·(log π_old − log π_T), which lowers the advantage of tokens likelier under the
 /// policy than under the teacher.
 void BatchBuilder::follow_teacher(types::MicroBatch& micro) const {
-  const config::AlgorithmRecipe& algorithm = run_.recipe().algorithm;
+  const AlgorithmRecipe& algorithm = run_.recipe().algorithm;
   for (std::size_t t = 0; t < micro.advantages.size(); ++t) {
     if (micro.loss_mask[t] == 0) continue;
     const double liked_more =

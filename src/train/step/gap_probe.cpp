@@ -30,7 +30,7 @@ std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::
 }
 
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
-                  const config::Recipe& recipe, const types::SamplingParams& sampling, const ProbeSize& size) {
+                  const Recipe& recipe, const types::SamplingParams& sampling, const ProbeSize& size) {
   types::SamplingParams params = sampling;
   params.max_new_tokens = std::min(params.max_new_tokens, size.num_tokens);
   const FinishFirst finish_first;
@@ -55,7 +55,7 @@ Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const t
           {"mismatch/probe_logp_abs_diff_max", sums.max_abs()}};
 }
 
-void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe) {
+void check_gap(const Metrics& probe, const CorrectionRecipe& recipe) {
   if (!recipe.gap_limit) return;
   const double k3 = probe.at("mismatch/probe_k3_kl");
   if (k3 <= *recipe.gap_limit) return;

@@ -8,6 +8,7 @@
 #include "train/files/run_folder.h"
 #include "train/policy/sampler.h"
 #include "train/prompts/prompts.h"
+#include "train/recipe/recipe.h"
 
 namespace qrl::train {
 
@@ -46,10 +47,9 @@ std::vector<types::SampleRequest> probe_requests(const PromptSet& prompts, std::
 /// Samples tokens for each request and scores them with the learner. Both use the weights last published. Returns
 /// mismatch/probe_{k1_kl,k3_kl,logp_abs_diff_mean,logp_abs_diff_max}.
 Metrics probe_gap(Sampler& sampler, learner::Learner& learner, std::span<const types::SampleRequest> requests,
-                  const config::Recipe& recipe, const types::SamplingParams& sampling,
-                  const ProbeSize& size = kStepProbe);
+                  const Recipe& recipe, const types::SamplingParams& sampling, const ProbeSize& size = kStepProbe);
 
 /// Ends the run (exit 3) or warns, per gap_limit.action, if the probe's k3 KL is NaN or exceeds gap_limit.k3_kl.
-void check_gap(const Metrics& probe, const config::CorrectionRecipe& recipe);
+void check_gap(const Metrics& probe, const CorrectionRecipe& recipe);
 
 }  // namespace qrl::train

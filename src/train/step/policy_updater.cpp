@@ -10,7 +10,7 @@
 namespace qrl::train {
 
 Metrics PolicyUpdater::update(const MiniBatch& batch, bool at_sampling_weights) {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   learner::LossOptions loss = loss_;
   loss.at_sampling_weights = at_sampling_weights;
   Metrics signals;
@@ -33,7 +33,7 @@ void PolicyUpdater::release_memory() {
   if (run_.recipe().rollout.free_cache_engine) learner_.release_memory();
 }
 
-void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state) {
+void guard_finite(const learner::UpdateReport& report, const Recipe& recipe, RunState& state) {
   if (report.finite) {
     state.non_finite_streak = 0;
     return;

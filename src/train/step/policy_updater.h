@@ -1,8 +1,8 @@
 #pragma once
 
-#include "config/recipe.h"
 #include "learner/learner.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/recipe/recipe.h"
 #include "train/step/batch_builder.h"
 
 namespace qrl::train {
@@ -29,6 +29,6 @@ class PolicyUpdater {
 };
 
 /// Counts consecutive skipped (non-finite) updates in `state`. Ends the run after too many (exit 3).
-void guard_finite(const learner::UpdateReport& report, const config::Recipe& recipe, RunState& state);
+void guard_finite(const learner::UpdateReport& report, const Recipe& recipe, RunState& state);
 
 }  // namespace qrl::train

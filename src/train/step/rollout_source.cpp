@@ -47,7 +47,7 @@ class GroupSampler {
 
   const GenerationCounts& counts() const { return counts_; }
   StepGroups take() {
-    const config::AlgorithmRecipe& algorithm = recipe_.algorithm;
+    const AlgorithmRecipe& algorithm = recipe_.algorithm;
     const auto n = static_cast<std::int32_t>(n_);
     if (recipe_.reward.aggregation == config::RewardAggregation::normalize_then_sum) {
       rollout::set_advantages_by_score(groups_.rollouts, n,
@@ -143,7 +143,7 @@ class GroupSampler {
   }
 
   const RunContext& run_;
-  const config::Recipe& recipe_;
+  const Recipe& recipe_;
   const PromptSet& prompts_;
   std::uint32_t step_;
   std::size_t n_;
@@ -155,7 +155,7 @@ class GroupSampler {
   StepGroups groups_;
 };
 
-void check_enough(const config::Recipe& recipe, const GenerationCounts& counts) {
+void check_enough(const Recipe& recipe, const GenerationCounts& counts) {
   const auto& filter = recipe.algorithm.filter_groups;
   const bool may_be_partial = filter.on_exhausted == config::OnExhausted::train_partial;
   if (counts.kept_groups >= recipe.data.train_batch_size || (may_be_partial && counts.kept_groups > 0)) return;
@@ -168,7 +168,7 @@ void check_enough(const config::Recipe& recipe, const GenerationCounts& counts) 
                     may_be_partial ? advice : advice + ", or set on_exhausted: train_partial");
 }
 
-void check_verifier(const config::Recipe& recipe, const GenerationCounts& counts, std::int64_t step) {
+void check_verifier(const Recipe& recipe, const GenerationCounts& counts, std::int64_t step) {
   const double errors = static_cast<double>(counts.verifier_errors) / static_cast<double>(counts.samples);
   if (errors <= recipe.reward.max_error_fraction) return;
   throw base::Error(
@@ -185,7 +185,7 @@ SamplingSource::SamplingSource(const RunContext& run, Sampler& sampler, std::int
 }
 
 std::optional<RolloutBatch> SamplingSource::next(std::int64_t step) {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   const auto& filter = recipe.algorithm.filter_groups;
   const std::int64_t wanted = recipe.data.train_batch_size;
   const std::int64_t num_taken_before = order_.num_taken();

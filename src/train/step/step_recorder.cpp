@@ -61,7 +61,7 @@ void StepRecorder::add(const PhaseSeconds& seconds) {
 void StepRecorder::add(Metrics metrics) { row_.merge(metrics); }
 
 void StepRecorder::add_rollouts(const RolloutBatch& batch) {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   const GenerationCounts& counts = batch.counts;
   add(batch.seconds);
   add(rollout_metrics(batch.groups.rollouts, static_cast<std::int32_t>(recipe.rollout.n), batch.groups.places,

@@ -109,7 +109,7 @@ std::vector<std::string> format_error_report(const learner::Learner& learner, co
 
 }  // namespace
 
-double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps) {
+double gain_noise_sigma(const GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps) {
   if (noise.start == 0) return 0;
   const std::int64_t stage =
       std::min(steps_done * noise.stages / std::max(total_steps, std::int64_t{1}), noise.stages - 1);
@@ -139,7 +139,7 @@ void WeightPublisher::publish_for_learner(RolloutSource& source) {
 }
 
 void WeightPublisher::publish(std::int64_t steps_done) {
-  const config::TrainerRecipe& trainer = run_.recipe().trainer;
+  const TrainerRecipe& trainer = run_.recipe().trainer;
   noise_sigma_ = gain_noise_sigma(run_.recipe().quant.noise, steps_done, trainer.total_training_steps);
   sampler_.snapshot.use_gain_noise({trainer.seed, noise_sigma_});
   publish_weights();
@@ -155,7 +155,7 @@ void WeightPublisher::see(const StepGroups& groups) {
 }
 
 Metrics WeightPublisher::metrics_of_step() {
-  const config::QuantRecipe& quant = run_.recipe().quant;
+  const QuantRecipe& quant = run_.recipe().quant;
   const model::Snapshot& snapshot = sampler_.snapshot;
   Metrics metrics;
   const model::QuantizedValues values = model::quantized_values(snapshot);
@@ -165,19 +165,19 @@ Metrics WeightPublisher::metrics_of_step() {
     metrics["quant/changed_fraction"] = static_cast<double>(changed) / static_cast<double>(values.count);
   if (quant.noise.start > 0) metrics["quant/gain_noise_std"] = noise_sigma_;
   if (kv_format(quant) == quant::KvFormat::fp8_e4m3 && quant.kv_when != config::CalibrateKv::once &&
-      !config::samples_on_gpu(run_.recipe()))
+      !samples_on_gpu(run_.recipe()))
     metrics["quant/kv_saturated_fraction"] = sampler_.decoder.kv_scales().saturated_fraction;
   return metrics;
 }
 
 Metrics WeightPublisher::probe() {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   return probe_gap(sampler_, learner_, probe_requests(run_.plan.prompts, recipe.trainer.seed), recipe,
                    run_.plan.train_sampling);
 }
 
 Metrics WeightPublisher::first_probe() {
-  const config::Recipe& recipe = run_.recipe();
+  const Recipe& recipe = run_.recipe();
   if (state_.step > 0 || recipe.model.path.empty()) return probe();
   Metrics gap = probe_gap(sampler_, learner_, probe_requests(run_.plan.prompts, recipe.trainer.seed, kFirstProbe),
                           recipe, run_.plan.train_sampling, kFirstProbe);

@@ -10,7 +10,7 @@ namespace qrl::train {
 /// Returns the standard deviation of noise on the sampler's norm gains after `steps_done` steps, as in QeRL's code.
 /// Stages have equal length. The first has no noise; then the noise falls from `start` to `end` by a constant factor
 /// per stage.
-double gain_noise_sigma(const config::GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
+double gain_noise_sigma(const GainNoiseRecipe& noise, std::int64_t steps_done, std::int64_t total_steps);
 
 class WeightPublisher {
  public:

@@ -1,10 +1,11 @@
-#include "config/keys/sections.h"
+#include "train/recipe/sections.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 namespace {
 
-using enum OnResume;
+using namespace config;
+using enum config::OnResume;
 
 constexpr const char* kProgram = "environment.command";
 constexpr std::int64_t kMaxTurns = 1024;
@@ -50,9 +51,9 @@ void add_turns(Section<EnvironmentRecipe>& environment) {
 
 }  // namespace
 
-void add_environment(List& list) {
+void add_environment(config::Keys& keys) {
   using E = EnvironmentRecipe;
-  Section environment(list, "environment", &Recipe::environment);
+  Section environment(keys, "environment", &Recipe::environment);
   add_program(environment);
   add_turns(environment);
   environment.add(free, "timeout_s", &E::timeout_s, real(kPositive), "maximum seconds for the answer to a turn");
@@ -69,4 +70,4 @@ void add_environment(List& list) {
                   "what to do when a conversation fails: drop it from its group and the loss, or score 0 as wrong");
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

@@ -1,12 +1,14 @@
 #include <string>
 
-#include "config/keys/sections.h"
+#include "train/recipe/automatic.h"
+#include "train/recipe/sections.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 namespace {
 
-using enum OnResume;
+using namespace config;
+using enum config::OnResume;
 using namespace std::string_literals;
 
 constexpr std::int64_t kMaxStages = 1'048'576;
@@ -170,8 +172,8 @@ void add_quant_calibration(Section<QuantRecipe>& quant) {
 
 }  // namespace
 
-void add_quant(List& list, const MatchedForward& decided) {
-  Section quant(list, "quant", &Recipe::quant);
+void add_quant(config::Keys& keys, const MatchedForward& decided) {
+  Section quant(keys, "quant", &Recipe::quant);
   add_sampler_formats(quant);
   add_rotation(quant);
   add_gain_noise(quant);
@@ -179,4 +181,4 @@ void add_quant(List& list, const MatchedForward& decided) {
   add_quant_calibration(quant);
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

@@ -1,25 +1,26 @@
 #include <optional>
 #include <string>
 
-#include "config/keys/sections.h"
+#include "train/recipe/sections.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 namespace {
 
-using enum OnResume;
+using namespace config;
+using enum config::OnResume;
 
 constexpr std::int64_t kMaxDraws = 1'048'576;
 
 /// Adds those params of losses and corrections whose keys are in `section`.
-void add_params_of_objective(List& list, const std::string& section, bool nested, const Catalog& catalog) {
-  add_params(list, fixed, section, nested, catalog.losses, "algorithm.name");
-  add_params(list, fixed, section, nested, catalog.corrections, "rollout_correction.method");
+void add_params_of_objective(config::Keys& keys, const std::string& section, bool nested, const Catalog& catalog) {
+  add_params(keys, fixed, section, nested, catalog.losses, "algorithm.name", Access(&Recipe::own));
+  add_params(keys, fixed, section, nested, catalog.corrections, "rollout_correction.method", Access(&Recipe::own));
 }
 
-void add_estimator(List& list, const Catalog& catalog) {
+void add_estimator(config::Keys& keys, const Catalog& catalog) {
   using A = AlgorithmRecipe;
-  Section algorithm(list, "algorithm", &Recipe::algorithm);
+  Section algorithm(keys, "algorithm", &Recipe::algorithm);
   const Choices<rollout::AdvantageEstimator>& estimators = catalog.estimators;
   if (!estimators.all().empty()) {
     algorithm.add(fixed, "adv_estimator", &A::adv_estimator, option_of(estimators),
@@ -29,9 +30,9 @@ void add_estimator(List& list, const Catalog& catalog) {
       .unset_by(catalog.losses);
 }
 
-void add_selection(List& list) {
+void add_selection(config::Keys& keys) {
   using A = AlgorithmRecipe;
-  Section algorithm(list, "algorithm", &Recipe::algorithm);
+  Section algorithm(keys, "algorithm", &Recipe::algorithm);
   algorithm.add(fixed, "positive_only", &A::positive_only, "set negative advantages to 0");
   algorithm
       .add(fixed, "reward_coef", &A::reward_coef, real(kAtLeast0),
@@ -63,9 +64,9 @@ void add_selection(List& list) {
   clip_cov.add(fixed, "high", &V::high, "upper bound of the covariance");
 }
 
-void add_algorithm(List& list, const Catalog& catalog) {
+void add_algorithm(config::Keys& keys, const Catalog& catalog) {
   using A = AlgorithmRecipe;
-  Section algorithm(list, "algorithm", &Recipe::algorithm);
+  Section algorithm(keys, "algorithm", &Recipe::algorithm);
   algorithm.add(fixed, "name", &A::name, option_of(catalog.losses), "policy loss");
   algorithm.add(fixed, "clip_ratio_low", &A::clip_ratio_low, real(kInside0To1), "ratios are clipped at 1 - this")
       .unset_by(catalog.losses);
@@ -79,8 +80,8 @@ void add_algorithm(List& list, const Catalog& catalog) {
       .add(fixed, "loss_agg_mode", &A::loss_agg_mode,
            "reduction of token losses over the mini-batch and all ranks; norm divides sums by data.max_response_length")
       .unset_by(catalog.losses);
-  add_estimator(list, catalog);
-  add_selection(list);
+  add_estimator(keys, catalog);
+  add_selection(keys);
   algorithm.add(fixed, "kl_loss_coef", &A::kl_loss_coef, real(kAtLeast0),
                 "weight of the KL to the initial model; 0: no reference model");
   algorithm
@@ -116,13 +117,13 @@ void add_algorithm(List& list, const Catalog& catalog) {
   filter.add(allow_change, "on_exhausted", &G::on_exhausted,
              "after the last draw: stop with exit code 3, or train on the groups found");
 
-  add_params_of_objective(list, "algorithm", false, catalog);
-  add_params_of_objective(list, "algorithm", true, catalog);
+  add_params_of_objective(keys, "algorithm", false, catalog);
+  add_params_of_objective(keys, "algorithm", true, catalog);
 }
 
-void add_rejection(List& list) {
+void add_rejection(config::Keys& keys) {
   using C = CorrectionRecipe;
-  Section correction(list, "rollout_correction", &Recipe::rollout_correction);
+  Section correction(keys, "rollout_correction", &Recipe::rollout_correction);
   correction
       .add(fixed, "rs", &C::rs,
            "rejection in addition to weights: per token, or per sequence by sum, mean or maximum over its tokens")
@@ -155,9 +156,9 @@ void add_rejection(List& list) {
       .only_with("rollout_correction.method", "other than none");
 }
 
-void add_correction(List& list, const Catalog& catalog) {
+void add_correction(config::Keys& keys, const Catalog& catalog) {
   using C = CorrectionRecipe;
-  Section correction(list, "rollout_correction", &Recipe::rollout_correction);
+  Section correction(keys, "rollout_correction", &Recipe::rollout_correction);
   correction.add(fixed, "method", &C::method, option_of(catalog.corrections),
                  "importance weight that corrects the gap between sampler and learner");
   correction
@@ -166,16 +167,16 @@ void add_correction(List& list, const Catalog& catalog) {
   correction.add(fixed, "threshold_low", &C::threshold_low, real(kAbove0To1), "minimum ratio to keep")
       .unset_by(catalog.corrections)
       .needs("", "rollout_correction.threshold", "above rollout_correction.threshold_low", "every weight would be 0");
-  add_params_of_objective(list, "rollout_correction", false, catalog);
-  add_rejection(list);
+  add_params_of_objective(keys, "rollout_correction", false, catalog);
+  add_rejection(keys);
   correction.add(fixed, "behaviour_in_ratio", &C::behaviour_in_ratio,
                  "clip the ratio to the sampler, not to the old policy; only without a correction, for experiments");
-  add_params_of_objective(list, "rollout_correction", true, catalog);
+  add_params_of_objective(keys, "rollout_correction", true, catalog);
 }
 
-void add_gap_limit(List& list) {
+void add_gap_limit(config::Keys& keys) {
   using C = CorrectionRecipe;
-  Section correction(list, "rollout_correction", &Recipe::rollout_correction);
+  Section correction(keys, "rollout_correction", &Recipe::rollout_correction);
   correction.add(fixed, "gap_limit.k3_kl", &C::gap_limit, real(kPositive),
                  "maximum k3 KL between sampler and learner on a few fixed prompts, measured after each publish",
                  "none");
@@ -186,10 +187,10 @@ void add_gap_limit(List& list) {
 
 }  // namespace
 
-void add_objective(List& list, const Catalog& catalog) {
-  add_algorithm(list, catalog);
-  add_correction(list, catalog);
-  add_gap_limit(list);
+void add_objective(config::Keys& keys, const Catalog& catalog) {
+  add_algorithm(keys, catalog);
+  add_correction(keys, catalog);
+  add_gap_limit(keys);
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

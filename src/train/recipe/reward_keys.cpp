@@ -1,10 +1,11 @@
-#include "config/keys/sections.h"
+#include "train/recipe/sections.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 namespace {
 
-using enum OnResume;
+using namespace config;
+using enum config::OnResume;
 
 constexpr std::int64_t kMaxBufferTokens = 1'048'576;
 constexpr const char* kSelector = "reward.verifier";
@@ -18,8 +19,7 @@ std::vector<std::string> verifiers_of(const Recipe& recipe) {
 }
 
 void add_rule_scores(Section<RewardRecipe>& reward, const Choices<tasks::VerifierChoice>& verifiers) {
-  Condition by_rules =
-      condition_of(kSelector, std::string("other than ") + kCommandVerifier + " or " + kEnvironmentVerifier);
+  Condition by_rules{kSelector, std::string("other than ") + kCommandVerifier + " or " + kEnvironmentVerifier};
   by_rules.advice = "reward.weights holds the weights of a program's scores: delete this key";
   reward.only_with(by_rules);
   reward.add(allow_change, "correct", &W::correct, "score of a correct response");
@@ -82,19 +82,19 @@ void anchor_command_folder(const std::vector<std::string>& command, std::string&
                            const std::filesystem::path& directory) {
   if (command.empty() || !folder.empty()) return;
   folder = ".";
-  anchor_path(folder, directory);
+  config::anchor_path(folder, directory);
   if (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
 }
 
-void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers) {
-  Section reward(list, "reward", &Recipe::reward);
+void add_reward(config::Keys& keys, const config::Choices<tasks::VerifierChoice>& verifiers) {
+  Section reward(keys, "reward", &Recipe::reward);
   reward.add(allow_change, "verifier", &W::verifier, option_of(verifiers), "verifier that judges responses").effective =
       verifiers_of;
   reward.add(
       allow_change, "by_source", &W::by_source,
       map_of({"data sources", is_source_name, "names must not contain control characters"}, option_of(verifiers)),
       "verifiers of specific data sources; others use reward.verifier");
-  add_params(list, allow_change, "reward", false, verifiers, kSelector);
+  add_params(keys, allow_change, "reward", false, verifiers, kSelector, Access(&Recipe::own));
   add_rule_scores(reward, verifiers);
   if (!verifiers.select(kCommandVerifier).empty()) add_command(reward, verifiers);
   reward.only_with({});
@@ -117,7 +117,7 @@ void add_reward(List& list, const Choices<tasks::VerifierChoice>& verifiers) {
            "tokens before data.max_response_length over which the penalty grows from 0 to its full value")
       .needs("", "data.max_response_length", "at least reward.overlong_buffer.len", "no response has more tokens");
   buffer.add(allow_change, "penalty_factor", &B::penalty_factor, real(kPositive), "penalty at the maximum length");
-  add_params(list, allow_change, "reward", true, verifiers, kSelector);
+  add_params(keys, allow_change, "reward", true, verifiers, kSelector, Access(&Recipe::own));
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

@@ -1,54 +1,46 @@
-// Owns a recipe's values. A member's initializer is its key's default. config/keys declares the names, ranges and
-// meanings of keys.
+// Owns a recipe's values. A member's initializer is its key's default. The files *keys.cpp declare the names, ranges
+// and meanings of keys.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
+#include "config/auto_value.h"
 #include "config/option.h"
 #include "config/words.h"
 
-namespace qrl::config {
+namespace qrl::learner {
+struct PolicyLoss;
+struct Correction;
+struct KlEstimator;
+}  // namespace qrl::learner
+namespace qrl::rollout {
+struct AdvantageEstimator;
+}
+namespace qrl::tasks {
+struct Generator;
+struct VerifierChoice;
+}  // namespace qrl::tasks
 
-/// Holds a given value, or one chosen when a run begins ("auto"). Until then `value` is what a run without a checkpoint
-/// would choose on the CPU (keys/automatic.h: on its devices).
-template <class T>
-struct AutoValue {
-  T value;
-  bool is_auto = false;
-
-  AutoValue(T given) : value(given) {}  // NOLINT(google-explicit-constructor): a number is a value of the key
-  static AutoValue automatic(T on_cpu) {
-    AutoValue value(on_cpu);
-    value.is_auto = true;
-    return value;
-  }
-  operator T() const { return value; }  // NOLINT(google-explicit-constructor): it reads as a number
-  /// This is a template, so that comparing with a number does not convert the number.
-  template <std::same_as<AutoValue> Same>
-  friend bool operator==(const Same& one, const Same& other) {
-    return one.is_auto == other.is_auto && (one.is_auto || one.value == other.value);
-  }
-};
+namespace qrl::train {
 
 /// Seeds held-out generators independently of trainer.seed, so that runs are comparable.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
 
 struct GeneratorRecipe {
-  Selected<tasks::Generator> task;  ///< empty: no generator
-  std::int64_t size = 0;            ///< number of prompts; demonstrations are endless and do not use it
+  config::Selected<tasks::Generator> task;  ///< empty: no generator
+  std::int64_t size = 0;                    ///< number of prompts; demonstrations are endless and do not use it
   std::optional<std::uint64_t> seed;
-  ParamValues own;  ///< the generators' params, by name in the section
+  config::ParamValues own;  ///< the generators' params, by name in the section
 };
 
 struct ModelRecipe {
   std::string path, init_config;  ///< set one of the two
-  ComputeDType dtype = ComputeDType::bf16;
+  config::ComputeDType dtype = config::ComputeDType::bf16;
   std::optional<std::uint64_t> init_seed;
 };
 
@@ -62,13 +54,13 @@ struct DataRecipe {
   std::int64_t train_batch_size = 64;
   std::optional<std::int64_t> gen_batch_size;
   std::int64_t max_prompt_length = 64, max_response_length = 64;  ///< tokens
-  OverlongPrompt overlong_prompt = OverlongPrompt::error;
+  config::OverlongPrompt overlong_prompt = config::OverlongPrompt::error;
   bool shuffle = true, parse_special_tokens = false;
   std::optional<std::uint64_t> seed;
   std::string prompt_template = "{prompt}";
-  std::string chat_template = kChatTemplateNames[0];  ///< one of kChatTemplateNames, or a file
-  std::string system_prompt;                          ///< "": the template's own, if any
-  std::optional<bool> enable_thinking;                ///< unset: the template's own choice
+  std::string chat_template = config::kChatTemplateNames[0];  ///< one of config::kChatTemplateNames, or a file
+  std::string system_prompt;                                  ///< "": the template's own, if any
+  std::optional<bool> enable_thinking;                        ///< unset: the template's own choice
 };
 
 /// Limits how many tokens rollout.top_p and top_k keep at a position. Completions list the kept tokens of each sampled
@@ -76,16 +68,16 @@ struct DataRecipe {
 inline constexpr std::int64_t kMaxKeptTokens = 256;
 
 struct RolloutRecipe {
-  RolloutDevice device = RolloutDevice::automatic;
+  config::RolloutDevice device = config::RolloutDevice::automatic;
   std::int64_t n = 8;
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
-  AutoValue<std::int64_t> max_num_seqs = AutoValue<std::int64_t>::automatic(256);
+  config::AutoValue<std::int64_t> max_num_seqs = config::AutoValue<std::int64_t>::automatic(256);
   std::int64_t max_num_batched_tokens = 2048, page_size = 16;  ///< tokens
   std::optional<std::int64_t> kv_pages;
   std::optional<double> gpu_memory_utilization;
   bool prefix_sharing = true, free_cache_engine = false, enforce_eager = false;
-  AutoValue<bool> bitwise = AutoValue<bool>::automatic(false);
+  config::AutoValue<bool> bitwise = config::AutoValue<bool>::automatic(false);
   std::vector<std::string> stop;
 };
 
@@ -95,38 +87,39 @@ struct GainNoiseRecipe {
 };
 
 struct QuantRecipe {
-  WeightFormat weights = WeightFormat::int8;
-  ActivationFormat activations = ActivationFormat::automatic;
-  Granularity granularity = Granularity::automatic;
-  GroupSize group_size = GroupSize::automatic;
-  WeightScales scales = WeightScales::automatic;
-  RotationKind rotation = RotationKind::automatic;
+  config::WeightFormat weights = config::WeightFormat::int8;
+  config::ActivationFormat activations = config::ActivationFormat::automatic;
+  config::Granularity granularity = config::Granularity::automatic;
+  config::GroupSize group_size = config::GroupSize::automatic;
+  config::WeightScales scales = config::WeightScales::automatic;
+  config::RotationKind rotation = config::RotationKind::automatic;
   std::int64_t rotation_block = 64;
   std::vector<std::string> ignore;
-  HeadFormat lm_head = HeadFormat::automatic;
+  config::HeadFormat lm_head = config::HeadFormat::automatic;
   GainNoiseRecipe noise;
   std::string profile;  ///< "": none; "auto"; or a file
-  AutoValue<KvCache> kv_cache = AutoValue<KvCache>::automatic(KvCache::bf16);
-  QueryFormat queries = QueryFormat::automatic;
-  AutoValue<LearnerForward> learner_forward = AutoValue<LearnerForward>::automatic(LearnerForward::bf16);
-  LearnerBackward learner_backward = LearnerBackward::model_dtype;
-  CalibrateKv kv_when = CalibrateKv::every_update;
+  config::AutoValue<config::KvCache> kv_cache = config::AutoValue<config::KvCache>::automatic(config::KvCache::bf16);
+  config::QueryFormat queries = config::QueryFormat::automatic;
+  config::AutoValue<config::LearnerForward> learner_forward =
+      config::AutoValue<config::LearnerForward>::automatic(config::LearnerForward::bf16);
+  config::LearnerBackward learner_backward = config::LearnerBackward::model_dtype;
+  config::CalibrateKv kv_when = config::CalibrateKv::every_update;
   double kv_percentile = 99.9, kv_margin = 2;
   double uaq_scale = 1;
 };
 
-/// Configures the loss (algorithm). In an optional member, null means the loss's default (Option::defaults).
+/// Configures the loss (algorithm). In an optional member, null means the loss's default (config::Option::defaults).
 struct AlgorithmRecipe {
-  Selected<learner::PolicyLoss> name;
+  config::Selected<learner::PolicyLoss> name;
   std::optional<double> clip_ratio_low, clip_ratio_high, clip_ratio_c;  ///< clip_ratio_c is 0: no dual clip
-  std::optional<LossAggMode> loss_agg_mode;
-  Selected<rollout::AdvantageEstimator> adv_estimator;
+  std::optional<config::LossAggMode> loss_agg_mode;
+  config::Selected<rollout::AdvantageEstimator> adv_estimator;
   std::optional<bool> norm_adv_by_std;
   bool positive_only = false;
   double reward_coef = 1;
   struct {
     std::string path;  ///< "": no teacher
-    WeightFormat weights = WeightFormat::bf16;
+    config::WeightFormat weights = config::WeightFormat::bf16;
     double coef = 1;
   } teacher;
   std::optional<double> off_policy_mask_threshold;
@@ -135,36 +128,36 @@ struct AlgorithmRecipe {
     double ratio = 0, low = 1, high = 5;
   } clip_cov;
   double kl_loss_coef = 0, entropy_coef = 0;
-  Selected<learner::KlEstimator> kl_loss_type;
+  config::Selected<learner::KlEstimator> kl_loss_type;
   bool mask_truncated = false;
-  RouterReplay router_replay = RouterReplay::none;
+  config::RouterReplay router_replay = config::RouterReplay::none;
   bool bound_moved_only = false;
   struct {
     bool enable = false;
     std::string metric = "score";  ///< score, acc, or the name of one of the verifier's scores
     std::int64_t max_num_gen_batches = 10;
-    OnExhausted on_exhausted = OnExhausted::error;
+    config::OnExhausted on_exhausted = config::OnExhausted::error;
   } filter_groups;
 };
 
 struct CorrectionRecipe {
-  Selected<learner::Correction> method;
-  std::optional<double> threshold, threshold_low;  ///< null: the method's default (Option::defaults)
-  RsLevel rs = RsLevel::none;
-  RsStat rs_stat = RsStat::k1;
+  config::Selected<learner::Correction> method;
+  std::optional<double> threshold, threshold_low;  ///< null: the method's default (config::Option::defaults)
+  config::RsLevel rs = config::RsLevel::none;
+  config::RsStat rs_stat = config::RsStat::k1;
   std::optional<double> rs_threshold, rs_threshold_low, token_veto_threshold;
   bool batch_normalize = false, behaviour_in_ratio = false;
   std::optional<double> gap_limit;
-  GapAction gap_action = GapAction::stop;
+  config::GapAction gap_action = config::GapAction::stop;
 };
 
 struct OptimRecipe {
-  OptimName name = OptimName::adamw;
+  config::OptimName name = config::OptimName::adamw;
   double lr = 1e-6, eps = 1e-8, weight_decay = 0.1;
   std::vector<double> betas = {0.9, 0.999};
   std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
   std::optional<double> lr_warmup_ratio = {};  ///< share of the run's updates, instead of lr_warmup_steps; not for sft
-  LrScheduler lr_scheduler = LrScheduler::constant;
+  config::LrScheduler lr_scheduler = config::LrScheduler::constant;
   double grad_clip = 1.0;  ///< 0: off
   struct {
     double momentum = 0.95;
@@ -182,9 +175,9 @@ struct SftRecipe {
   GeneratorRecipe demonstrations;
   std::vector<std::string> train_files, val_files;  ///< conversations, instead of demonstrations
   std::optional<std::int64_t> max_length;
-  OverlongPrompt overlong = OverlongPrompt::error;
+  config::OverlongPrompt overlong = config::OverlongPrompt::error;
   bool shuffle = true;
-  LossOn loss_on = LossOn::assistant;
+  config::LossOn loss_on = config::LossOn::assistant;
 };
 
 struct LoraRecipe {
@@ -193,13 +186,13 @@ struct LoraRecipe {
   bool rslora = false, train_norms = false;
   std::vector<std::string> target_modules;  ///< empty: all-linear
   std::string path;
-  LoraSft sft = LoraSft::automatic;
-  LoraPublish publish = LoraPublish::adapter;
+  config::LoraSft sft = config::LoraSft::automatic;
+  config::LoraPublish publish = config::LoraPublish::adapter;
 };
 
 struct RewardRecipe {
-  Selected<tasks::VerifierChoice> verifier;
-  std::map<std::string, Selected<tasks::VerifierChoice>> by_source;
+  config::Selected<tasks::VerifierChoice> verifier;
+  std::map<std::string, config::Selected<tasks::VerifierChoice>> by_source;
   double correct = 1, wrong = 0, format = 0, partial = 0;
   double max_error_fraction = 0.05;
   struct {
@@ -207,43 +200,43 @@ struct RewardRecipe {
     std::int64_t len = 0;  ///< tokens
     double penalty_factor = 1;
   } overlong_buffer;
-  RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
+  config::RewardAggregation aggregation = config::RewardAggregation::sum_then_normalize;
   std::vector<std::string> command, env;
-  std::string folder;                     ///< absolute path; default: folder of the recipe that sets `command`
-  Selected<tasks::VerifierChoice> after;  ///< empty: none
-  std::int64_t workers = 0;               ///< processes per rank; 0: auto
+  std::string folder;                             ///< absolute path; default: folder of the recipe that sets `command`
+  config::Selected<tasks::VerifierChoice> after;  ///< empty: none
+  std::int64_t workers = 0;                       ///< processes per rank; 0: auto
   double timeout_s = 10, start_timeout_s = 60;
   std::optional<std::int64_t> memory_mb;
   std::int64_t in_flight = 1;
-  std::optional<RewardRows> rows;         ///< null: the command's own choice
-  std::map<std::string, double> weights;  ///< weights of the command's scores; they replace its defaults
+  std::optional<config::RewardRows> rows;  ///< null: the command's own choice
+  std::map<std::string, double> weights;   ///< weights of the command's scores; they replace its defaults
   double correct_at = 1;
-  OnVerifierError on_error = OnVerifierError::drop;
+  config::OnVerifierError on_error = config::OnVerifierError::drop;
 };
 
 struct EnvironmentRecipe {
   std::vector<std::string> command, env;  ///< command is empty: no environment
   std::string folder;                     ///< absolute path; default: folder of the recipe that sets `command`
-  EnvironmentStyle style = EnvironmentStyle::chat;
-  ObservationRole role = ObservationRole::tool;
+  config::EnvironmentStyle style = config::EnvironmentStyle::chat;
+  config::ObservationRole role = config::ObservationRole::tool;
   std::int64_t max_turns = 8;
   std::optional<std::int64_t> max_turn_tokens;
   std::int64_t max_observation_tokens = 512;
-  Truncate truncate = Truncate::middle;
+  config::Truncate truncate = config::Truncate::middle;
   double timeout_s = 60, setup_timeout_s = 300;
   std::int64_t workers = 0;  ///< processes per rank; 0: auto
   std::int64_t sessions = 16;
   std::optional<std::int64_t> memory_mb;
-  JudgedText judge = JudgedText::last;
-  OnVerifierError on_error = OnVerifierError::drop;
+  config::JudgedText judge = config::JudgedText::last;
+  config::OnVerifierError on_error = config::OnVerifierError::drop;
 };
 
 struct ActorRecipe {
   std::optional<std::int64_t> mini_batch_size;  ///< prompts per update; null: data.train_batch_size
   std::int64_t ppo_epochs = 1;
-  AutoValue<std::int64_t> max_tokens_per_micro_batch = AutoValue<std::int64_t>::automatic(4096);
-  AutoValue<std::int64_t> logprob_chunk_tokens = AutoValue<std::int64_t>::automatic(1024);
-  AutoValue<bool> activation_checkpointing = AutoValue<bool>::automatic(false);
+  config::AutoValue<std::int64_t> max_tokens_per_micro_batch = config::AutoValue<std::int64_t>::automatic(4096);
+  config::AutoValue<std::int64_t> logprob_chunk_tokens = config::AutoValue<std::int64_t>::automatic(1024);
+  config::AutoValue<bool> activation_checkpointing = config::AutoValue<bool>::automatic(false);
 };
 
 struct EvalRecipe {
@@ -256,13 +249,13 @@ struct EvalRecipe {
 };
 
 struct ResumeFrom {
-  ResumeMode mode = ResumeMode::automatic;
-  std::string path = {};  ///< checkpoint for ResumeMode::path
+  config::ResumeMode mode = config::ResumeMode::automatic;
+  std::string path = {};  ///< checkpoint for config::ResumeMode::path
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
 
 struct TrainerRecipe {
-  TrainDevice device = TrainDevice::automatic;
+  config::TrainDevice device = config::TrainDevice::automatic;
   std::int64_t threads = 0;     ///< 0: auto (processors / ranks on this machine)
   std::int64_t zero_stage = 0;  ///< 1: ranks shard master weights and moments, and share the run folder
   std::int64_t total_training_steps = 100, total_epochs = 0;  ///< total_epochs 0: total_training_steps applies
@@ -281,7 +274,7 @@ class Keys;
 
 struct Recipe {
   const Keys* keys = nullptr;  ///< keys that the recipe was read with; must outlive it
-  Selected<Option> mode;
+  config::Selected<config::Option> mode;
   ModelRecipe model;
   DataRecipe data;
   RolloutRecipe rollout;
@@ -296,8 +289,12 @@ struct Recipe {
   OptimRecipe optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
-  ParamValues own;
+  config::ParamValues own;
 };
+
+bool operator==(const Recipe& one, const Recipe& other);
+/// Returns the canonical YAML of a key's value.
+std::string printed_value(const Recipe& recipe, std::string_view key);
 
 /// Returns actor.mini_batch_size, which is data.train_batch_size unless the recipe sets it.
 inline std::int64_t prompts_per_update(const Recipe& recipe) {
@@ -309,13 +306,13 @@ inline bool has_environment(const Recipe& recipe) { return !recipe.environment.c
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
 /// Returns whether the cold start trains adapters. If not, it trains all weights, before adapters exist.
 inline bool cold_start_trains_adapters(const Recipe& recipe) {
-  const bool automatic = recipe.lora.sft == LoraSft::automatic && !recipe.model.path.empty();
-  return trains_adapters(recipe) && (automatic || recipe.lora.sft == LoraSft::adapters);
+  const bool automatic = recipe.lora.sft == config::LoraSft::automatic && !recipe.model.path.empty();
+  return trains_adapters(recipe) && (automatic || recipe.lora.sft == config::LoraSft::adapters);
 }
-inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == TrainDevice::cuda; }
+inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == config::TrainDevice::cuda; }
 inline bool samples_on_gpu(const Recipe& recipe) {
-  const RolloutDevice device = recipe.rollout.device;
-  return device == RolloutDevice::cuda || (device == RolloutDevice::automatic && learns_on_gpu(recipe));
+  const config::RolloutDevice device = recipe.rollout.device;
+  return device == config::RolloutDevice::cuda || (device == config::RolloutDevice::automatic && learns_on_gpu(recipe));
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

@@ -1,8 +1,8 @@
-#include "config/keys/matched_forward.h"
+#include "train/recipe/matched_forward.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 // The plan has not been finished, so it decided nothing yet.
 MatchedForward decided_matched_forward() { return {.on_cpu = false, .on_gpu = false, .bitwise = false}; }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

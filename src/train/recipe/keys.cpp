@@ -1,12 +1,14 @@
 #include <utility>
 
-#include "config/keys/sections.h"
+#include "train/recipe/automatic.h"
+#include "train/recipe/sections.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 namespace {
 
-using enum OnResume;
+using namespace config;
+using enum config::OnResume;
 using namespace std::string_literals;
 
 constexpr std::int64_t kMaxThreads = 1024;
@@ -42,14 +44,14 @@ void add_update_rule(OnResume on_resume, Section<OptimRecipe> section) {
   section.add(on_resume, "grad_clip", &O::grad_clip, real(kAtLeast0), "maximum gradient norm; 0: no clipping");
 }
 
-void add_mode(List& list, const Catalog& catalog) {
-  list.push_back(key("mode", Access(&Recipe::mode), option_of(catalog.modes),
-                     "a paper's system: sets the defaults of other keys", "each key's own default"));
+void add_mode(config::Keys& keys, const Catalog& catalog) {
+  add_key(keys, "mode", Access(&Recipe::mode), option_of(catalog.modes),
+          "a paper's system: sets the defaults of other keys", "each key's own default");
 }
 
-void add_model(List& list) {
+void add_model(config::Keys& keys) {
   using M = ModelRecipe;
-  Section model(list, "model", &Recipe::model);
+  Section model(keys, "model", &Recipe::model);
   model
       .add(fixed, "path", &M::path, model_path(),
            "model to start from: Hugging Face folder, GGUF file, or OWNER/NAME[@REVISION] in the local Hub cache",
@@ -63,9 +65,9 @@ void add_model(List& list) {
       .only_with("model.init.config", "set");
 }
 
-void add_data(List& list) {
+void add_data(config::Keys& keys) {
   using D = DataRecipe;
-  Section data(list, "data", &Recipe::data);
+  Section data(keys, "data", &Recipe::data);
   const auto reads_files = [](const Recipe& recipe) {
     return !recipe.data.train_files.empty() || !recipe.data.val_files.empty();
   };
@@ -98,9 +100,9 @@ void add_data(List& list) {
       .only_with("data.val_files", "set");
 }
 
-void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
+void add_prompts(config::Keys& keys, const Choices<tasks::Generator>& generators) {
   using D = DataRecipe;
-  Section data(list, "data", &Recipe::data);
+  Section data(keys, "data", &Recipe::data);
   add_generator(allow_change, data.inner("train_generator", &D::train_generator), generators, "trainer.seed");
   add_generator(free, data.inner("val_generator", &D::val_generator), generators, std::to_string(kHeldOutSeed));
   data.add(allow_change, "train_batch_size", &D::train_batch_size, integer(1, kMaxBatch), "prompts per step");
@@ -127,9 +129,9 @@ void add_prompts(List& list, const Choices<tasks::Generator>& generators) {
            "read control tokens spelled in the data's prompts as tokens; false: as text");
 }
 
-void add_rollout(List& list, const MatchedForward& decided) {
+void add_rollout(config::Keys& keys, const MatchedForward& decided) {
   using O = RolloutRecipe;
-  Section rollout(list, "rollout", &Recipe::rollout);
+  Section rollout(keys, "rollout", &Recipe::rollout);
   rollout.add(fixed, "device", &O::device, "device of the sampler; auto: the learner's device")
       .needs("cuda", "quant.rollout.weights", "other than fp32", "use bf16")
       .needs("cuda", "quant.rollout.lm_head", "auto or int8", "a GPU's lm_head is bf16 or int8")
@@ -176,9 +178,9 @@ void size_micro_batch(Recipe& recipe) {
   if (!learns_on_gpu(recipe)) recipe.actor.max_tokens_per_micro_batch = tokens_per_micro_batch(recipe);
 }
 
-void add_sft(List& list, const Choices<tasks::Generator>& generators) {
+void add_sft(config::Keys& keys, const Choices<tasks::Generator>& generators) {
   using S = SftRecipe;
-  Section sft(list, "sft", &Recipe::sft);
+  Section sft(keys, "sft", &Recipe::sft);
   sft.add(fixed, "steps", &S::steps, integer(0), "optimizer updates of the cold start; 0: none, or by sft.epochs");
   sft.add(fixed, "from", &S::from, input_path(),
           "finished cold start (RUN/checkpoints/sft_N) to reuse; model, prompt and sft keys must be equal",
@@ -188,7 +190,7 @@ void add_sft(List& list, const Choices<tasks::Generator>& generators) {
       "set sft.steps to the shared cold start's; or set model.path to start from any checkpoint's weights"};
   sft.add(fixed, "batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, per update");
   sft.add(free, "save_freq", &S::save_freq, integer(0), "updates between checkpoints; 0: only at the end");
-  add_update_rule(fixed, Section(list, "sft", sft.access().at(&S::optim)));
+  add_update_rule(fixed, Section(keys, "sft", sft.access().at(&S::optim)));
   add_generator(fixed, sft.inner("demonstrations", &S::demonstrations), generators, "trainer.seed", true);
   sft.add(fixed, "train_files", &S::train_files, list_of(input_path()),
           "conversations to train on instead of sft.demonstrations: `messages`, or `prompt` with `response`")
@@ -223,9 +225,9 @@ Type<std::vector<std::string>> modules() {
   return word_or("all-linear", std::vector<std::string>(), some);
 }
 
-void add_lora(List& list) {
+void add_lora(config::Keys& keys) {
   using L = LoraRecipe;
-  Section lora(list, "lora", &Recipe::lora);
+  Section lora(keys, "lora", &Recipe::lora);
   lora.add(fixed, "rank", &L::rank, integer(0, kMaxRank), "rank of the LoRA adapters; 0: train all weights")
       .needs("above 0", "trainer.zero_stage", "0", "adapters are small, so every rank keeps them all")
       .needs("above 0", "optim.name", "adamw", "Muon updates whole matrices only: set optim.name: adamw")
@@ -249,9 +251,9 @@ void add_lora(List& list) {
              "only the sampler would use merged weights: the learner multiplies base and adapters");
 }
 
-void add_actor(List& list) {
+void add_actor(config::Keys& keys) {
   using A = ActorRecipe;
-  Section actor(list, "actor", &Recipe::actor);
+  Section actor(keys, "actor", &Recipe::actor);
   actor.add(allow_change, "mini_batch_size", &A::mini_batch_size, integer(1, kMaxBatch), "prompts per optimizer update")
       .unset_is("data.train_batch_size");
   actor
@@ -267,7 +269,7 @@ void add_actor(List& list) {
             word_or("auto", A{}.activation_checkpointing, type_of<bool>()),
             "recompute activations in the backward pass to save memory; auto: only on a GPU without room for them");
 
-  Section optim(list, "optim", &Recipe::optim);
+  Section optim(keys, "optim", &Recipe::optim);
   optim.add(fixed, "name", &OptimRecipe::name,
             "optimizer; muon updates the layers' matrices, and AdamW the rest with the same lr");
   add_update_rule(allow_change, optim);
@@ -286,9 +288,9 @@ void add_actor(List& list) {
            "scale updates by 0.2 sqrt(max(rows, columns)), so that lr has AdamW's meaning");
 }
 
-void add_eval(List& list) {
+void add_eval(config::Keys& keys) {
   using E = EvalRecipe;
-  Section eval(list, "eval", &Recipe::eval);
+  Section eval(keys, "eval", &Recipe::eval);
   eval.add(free, "freq", &E::freq, integer(0), "steps between evaluations; 0: never");
   eval.add(free, "before_train", &E::before_train, "evaluate before the first step");
   eval.add(free, "n", &E::n, integer(1, kMaxSamples), "samples per held-out prompt");
@@ -301,9 +303,9 @@ void add_eval(List& list) {
            "prompts per held-out set whose responses are written to validation/step_N.jsonl; 0: none");
 }
 
-void add_trainer(List& list) {
+void add_trainer(config::Keys& keys) {
   using T = TrainerRecipe;
-  Section trainer(list, "trainer", &Recipe::trainer);
+  Section trainer(keys, "trainer", &Recipe::trainer);
   trainer.add(fixed, "device", &T::device, "device of the learner; auto: cpu")
       .needs("cuda", "quant.learner.backward", "model_dtype or fp8_e4m3",
              "on a GPU only the forward pass multiplies in int8")
@@ -349,28 +351,36 @@ void add_trainer(List& list) {
 
 }  // namespace
 
-Keys::Keys(Catalog catalog, const MatchedForward& decided) : catalog_(std::move(catalog)), matched_forward_(decided) {
+Keys::Keys(Catalog catalog, const MatchedForward& decided)
+    : config::Keys({.sections = "model, data, rollout", .setting = "optim.lr=2e-6"}),
+      catalog_(std::move(catalog)),
+      matched_forward_(decided) {
   defaults_.keys = this;
   defaults_.algorithm.name = catalog_.losses.default_option();
   defaults_.algorithm.adv_estimator = catalog_.estimators.default_option();
   defaults_.rollout_correction.method = catalog_.corrections.default_option();
   defaults_.reward.verifier = catalog_.verifiers.default_option();
   defaults_.algorithm.kl_loss_type = catalog_.kl_estimators.default_option();
-  add_mode(all_, catalog_);
-  add_model(all_);
-  add_data(all_);
-  add_prompts(all_, catalog_.generators);
-  add_rollout(all_, matched_forward_);
-  add_quant(all_, matched_forward_);
-  add_objective(all_, catalog_);
-  add_sft(all_, catalog_.generators);
-  add_lora(all_);
-  add_reward(all_, catalog_.verifiers);
-  add_environment(all_);
-  add_actor(all_);
-  add_eval(all_);
-  add_trainer(all_);
-  for (const Key& key : all_) names_.push_back(key.name);
+  add_mode(*this, catalog_);
+  add_model(*this);
+  add_data(*this);
+  add_prompts(*this, catalog_.generators);
+  add_rollout(*this, matched_forward_);
+  add_quant(*this, matched_forward_);
+  add_objective(*this, catalog_);
+  add_sft(*this, catalog_.generators);
+  add_lora(*this);
+  add_reward(*this, catalog_.verifiers);
+  add_environment(*this);
+  add_actor(*this);
+  add_eval(*this);
+  add_trainer(*this);
+  for (const char* name : {"rollout.max_num_seqs", "actor.logprob_chunk_tokens", "actor.activation_checkpointing"}) {
+    Key& key = at(name);
+    key.fill = [state = key.fill](Recipe& recipe) {  // with a learner on a GPU, the run chooses
+      if (!learns_on_gpu(recipe)) state(recipe);
+    };
+  }
 }
 
-}  // namespace qrl::config
+}  // namespace qrl::train

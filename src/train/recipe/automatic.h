@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "config/keys/matched_forward.h"
-#include "config/recipe.h"
+#include "config/rules.h"
+#include "train/recipe/matched_forward.h"
+#include "train/recipe/recipe.h"
 
-namespace qrl::config {
+namespace qrl::train {
 
 inline constexpr std::array<std::string_view, 3> kAutomaticKeys = {"quant.learner.forward", "rollout.bitwise",
                                                                    "quant.rollout.kv_cache"};
@@ -26,9 +27,10 @@ std::vector<AutoChoice> choose_automatic(Recipe& recipe);
 /// Calls choose_automatic, after which no key of the three is `auto`.
 std::vector<AutoChoice> resolve_automatic(Recipe& recipe);
 
-/// Replaces `auto` in the three keys by what 0.2 meant: a bf16 learner, no equal bits, int8 pages with int8
-/// activations. Its records leave `auto` in quant.rollout.kv_cache alone.
-void set_former_automatic(Recipe& recipe);
+/// Replaces `auto` of a record by what 0.2 meant: a bf16 learner, no equal bits, int8 pages with int8 activations. Its
+/// records leave `auto` in quant.rollout.kv_cache alone. Keeps keys of --set. Pages that were chosen for the weights of
+/// `recorded`, the record without --set, become `auto` if --set changes these weights.
+void set_former_automatic(Recipe& recipe, const Recipe& recorded, const config::Origins& origins);
 
 /// Return what help says of `auto`.
 std::string auto_text_of_forward(const MatchedForward& decided);
@@ -41,4 +43,4 @@ bool reads_matrices_on_gpu(const Recipe& recipe);
 /// reduces only int8's gap between sampler and learner (docs/science/real-weights.md).
 bool gains_by_rotation(const Recipe& recipe);
 
-}  // namespace qrl::config
+}  // namespace qrl::train
