@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kPrefillRows = 2048;
 
 struct BenchTicksArguments {
-  std::string shape = "8b", format = "bf16", head_format = "bf16", kv_format = "bf16";
+  std::string shape = "8b", format = "bf16", head_format = "bf16", kv_format = "bf16", rotation = "none";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
   bool json = false, dry_run = false;
 };
@@ -37,6 +37,15 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
   task.options = decoder::engine_options(config, options);
   task.format = gpu_format(arguments.format);
   task.head_format = gpu_format(arguments.head_format);
+  if (arguments.rotation != "none") {
+    QRL_REQUIRE(quant::spec(task.format).has_weight_scales(), "--rotation", "none with --format bf16",
+                arguments.rotation, "name a format of fewer bits");
+    task.rotation = {std::stoll(arguments.rotation)};
+    model::visit_matrices(config, cuda::kAnyLayer, [&](const model::BlockMatrix& matrix, const auto&) {
+      QRL_REQUIRE(task.rotation.fits(matrix.in), "--rotation", "a block that divides the layers' widths",
+                  arguments.rotation + " with " + std::to_string(matrix.in) + " inputs", "take a smaller one");
+    });
+  }
   task.batches = arguments.batches;
   task.contexts = arguments.contexts;
   return task;
@@ -55,6 +64,7 @@ void plan_ticks(const BenchTicksArguments& arguments) {
                  {"dry_run", true},
                  {"shape", arguments.shape},
                  {"weights", arguments.format},
+                 {"rotation", arguments.rotation},
                  {"lm_head", arguments.head_format},
                  {"kv_cache", arguments.kv_format},
                  {"ceiling_matmul", std::to_string(task.matmul_size) + " x " + std::to_string(task.matmul_size)},
@@ -85,6 +95,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
   Json result = {{"bench", "ticks"},
                  {"shape", arguments.shape},
                  {"weights", arguments.format},
+                 {"rotation", arguments.rotation},
                  {"lm_head", arguments.head_format},
                  {"kv_cache", arguments.kv_format},
                  {"read_gb_per_s", speeds.read_bytes_per_s * 1e-9},
@@ -116,6 +127,8 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   add_word(*command, "--shape", arguments->shape, shape_names(false), "NAME", "built-in shape");
   add_word(*command, "--format", arguments->format, gpu_format_names(), "NAME", "format of the weights");
   add_word(*command, "--lm-head", arguments->head_format, {"bf16", "int8"}, "NAME", "format of lm_head");
+  add_word(*command, "--rotation", arguments->rotation, {"none", "32", "64", "128"}, "BLOCK",
+           "inputs that are rotated together (quant.rollout.rotation_block)");
   add_word(*command, "--kv", arguments->kv_format, gpu_kv_format_names(), "NAME", "format of the keys and values");
   add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, comma-separated");
   add_integer(*command, "--context", arguments->contexts, 1, 131'072, "positions per sequence, comma-separated");

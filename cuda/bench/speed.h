@@ -7,6 +7,7 @@
 #include "cuda/runtime/runtime.h"
 #include "quant/format.h"
 #include "quant/kv_format.h"
+#include "quant/rotation.h"
 
 namespace qrl::cuda {
 
@@ -43,6 +44,7 @@ struct AttentionSpeed {
 struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
   quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;
+  quant::Rotation rotation = {};  ///< of the layers' inputs; its blocks divide their widths
   std::vector<std::int64_t> batches, contexts;
   std::int64_t matmul_size = 8192;  ///< size of the square bf16 GEMM that measures tensor cores
   std::int64_t pool_bytes = kBenchPoolBytes;

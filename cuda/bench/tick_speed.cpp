@@ -34,6 +34,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
       config, kAnyLayer, [&](const model::BlockGain&, const auto& of) { of(layer) = ones.data(); },
       [&](const model::BlockMatrix& matrix, const auto& of) {
         of(layer) = {task.format, matrix.out(), matrix.in};
+        of(layer).rotation = task.rotation;
         if (matrix.has_bias) of(layer).bias = zeros.data();
       });
   HostWeights weights;

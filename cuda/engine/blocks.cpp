@@ -7,14 +7,16 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales) {
-  const quant::FormatSpec& what = quant::spec(format);
+QuantizedRows rows_for(const DeviceMatrix& w, void* quantized, float* scales) {
+  const quant::FormatSpec& what = quant::spec(w.format);
+  const std::int64_t width = w.at.in;
   return {what.activations,
           quantized,
           what.has_activation_scales() ? scales : nullptr,
           round_up(width, kInputChunk),
           width,
-          what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs};
+          what.activation_scale_inputs == 0 ? width : what.activation_scale_inputs,
+          row_rotation(w.rotation)};
 }
 
 Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weights& weights, Gemms& gemms)
@@ -54,7 +56,7 @@ Memory Blocks::gemm_memory(std::int64_t count) const {
 }
 
 std::uint16_t* Blocks::wide_rows(const MatrixMemory& w, const QuantizedRows& x) const {
-  const bool needs = !w.adapter.empty() && x.element != quant::Element::bf16;
+  const bool needs = !w.adapter.empty() && (x.element != quant::Element::bf16 || x.rotation.block != 0);
   return needs ? wide_rows_.as<std::uint16_t>() : nullptr;
 }
 
@@ -105,8 +107,8 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   const LayerMemory& layer = weights_.layer(layer_idx);
   const QuantizedRows attended = attended_.for_layer(layer.o.view), after = normed_.for_layer(layer.gate_up.view),
                       gated = gated_.for_layer(layer.down.view);
-  // The attention kernel itself writes bf16 rows, because they have no scales.
-  const bool is_bf16 = attended.element == quant::Element::bf16;
+  // The attention kernel itself writes bf16 rows that are not rotated, because they have no scales.
+  const bool is_bf16 = attended.element == quant::Element::bf16 && attended.rotation.block == 0;
   attention({q_.as<float>(), config.num_attention_heads, arrays.where, pages, arrays.attention,
              partial_stats_.as<float>(), partial_contexts_.as<float>(), context_.as<float>(),
              is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},

@@ -13,18 +13,15 @@
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
-QuantizedRows rows_for(quant::Format format, std::int64_t width, void* quantized, float* scales);
+/// Returns rows of a matrix's input, in its format and rotation.
+QuantizedRows rows_for(const DeviceMatrix& w, void* quantized, float* scales);
 
 /// Owns memory for quantized rows of one width, in any format, and for their scales.
 struct QuantizedMemory {
-  QuantizedMemory(std::int64_t rows, std::int64_t width_)
-      : width(width_),
-        quantized(static_cast<std::size_t>(rows * round_up(width_, kInputChunk)) * 2),
-        scales(static_cast<std::size_t>(rows * ceil_div(width_, kInputChunk)) * sizeof(float)) {}
-  QuantizedRows for_layer(const DeviceMatrix& w) const {
-    return rows_for(w.format, width, quantized.data(), scales.as<float>());
-  }
-  std::int64_t width;
+  QuantizedMemory(std::int64_t rows, std::int64_t width)
+      : quantized(static_cast<std::size_t>(rows * round_up(width, kInputChunk)) * 2),
+        scales(static_cast<std::size_t>(rows * ceil_div(width, kInputChunk)) * sizeof(float)) {}
+  QuantizedRows for_layer(const DeviceMatrix& w) const { return rows_for(w, quantized.data(), scales.as<float>()); }
   Memory quantized, scales;
 };
 
@@ -61,7 +58,7 @@ class Blocks {
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
   /// Returns memory for a bf16 copy of x, which the adapter of `w` reads. Returns null if `w` has no adapter, or if x
-  /// is bf16.
+  /// is bf16 and not rotated.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
   /// Computes y = x · Wᵀ. If `w` has an adapter, adds B · (A · x). `products` receives A · x in bf16.
   void multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_t num_rows, const Memory& y,

@@ -78,6 +78,9 @@ struct EngineOptions {
   bool graphs = true;
   /// Limit on the graphs' device memory. The least launched graph leaves for a new one.
   std::size_t graph_bytes = kGraphBytes;
+  /// Number of weights that a publish rotates at once, in scratch memory of 4 bytes each. One block of 128 rows, or a
+  /// tensor with one scale, may be more.
+  std::int64_t rotated_weights = 8 << 20;
 };
 
 /// Copies the first num_slots slots of page `from` to page `to` in every layer.

@@ -15,7 +15,7 @@ std::int64_t quantized_bytes_of(const DeviceMatrix& w, std::int64_t num_rows) {
 }
 QuantizedRows rows_in(void* memory, const DeviceMatrix& w, std::int64_t num_rows) {
   auto* scales = static_cast<std::uint8_t*>(memory) + quantized_bytes_of(w, num_rows);
-  return rows_for(w.format, w.at.in, memory, reinterpret_cast<float*>(scales));
+  return rows_for(w, memory, reinterpret_cast<float*>(scales));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cuda/runtime/callers_stream.h"
 #include "model/block.h"
 #include "quant/format.h"
+#include "quant/rotation.h"
 
 namespace qrl::cuda {
 
@@ -22,6 +23,7 @@ struct HostMatrix {
   std::int64_t scale_stride = 0;  ///< number of scales per group of inputs
   const float* bias = nullptr;    ///< fp32 [out]; null: none
   quant::ScaleRule scale_rule = quant::ScaleRule::largest;  ///< of later rewrites
+  quant::Rotation rotation = {};                            ///< of the panels, and of later rewrites
 };
 
 /// A block's weights in CPU memory: matrices and fp32 gains. A gain that the model lacks is null.
@@ -118,15 +120,15 @@ class WeightStore {
   // flight, then enqueues on the caller's stream and returns. The engine's later work waits for that stream. Any thread
   // may call, one at a time.
 
-  /// Dequantizes matrices: quantized value · scale in fp32.
+  /// Dequantizes matrices: quantized value · scale in fp32. Rotated matrices are rotated back in fp32.
   virtual void dequantize(std::span<const DequantizedMatrix> wanted, CallersStream stream) = 0;
   virtual Table table(std::string_view name) const = 0;  ///< name: kEmbedding, or kLmHead if bf16
   virtual MatmulRoom matmul_room(const WeightId& matrix, std::int64_t num_rows) const = 0;
   /// Quantizes x, dense fp32 [num_rows, in], to input.quantized. Unless y is null, computes y = x̂ · Ŵᵀ with the GEMM
   /// that a tick of num_rows rows uses, but without bias and adapter.
   virtual void matmul(const float* x, const MatmulInput& input, void* y, CallersStream stream) = 0;
-  /// Dequantizes rows that `matmul` quantized: value · scale in fp32, rounded to bf16 unless to_f32. `to` is dense
-  /// [num_rows, in].
+  /// Dequantizes rows that `matmul` quantized: value · scale in fp32, rotated back, rounded to bf16 unless to_f32. `to`
+  /// is dense [num_rows, in].
   virtual void dequantize(const MatmulInput& input, void* to, bool to_f32, CallersStream stream) = 0;
 };
 

@@ -33,6 +33,14 @@ void arrange(const MatrixMemory& matrix, const Stream& stream) {
   if (!matrix.block_scales.empty()) arrange_weight_scales({matrix.view, matrix.block_scales.as<float>()}, stream);
 }
 
+/// Returns how many of a tensor's rows are quantized at once: all, or if they are rotated first, whole blocks of 128
+/// rows with at most `most_rotated` weights. One scale for a tensor needs all rows.
+std::int64_t rows_per_part(const DeviceMatrix& w, std::int64_t num_rows, std::int64_t most_rotated) {
+  constexpr std::int64_t kBlockRows = 128;  // those of fp8_block128
+  if (!w.rotation || quant::spec(w.format).scope == quant::ScaleScope::tensor) return num_rows;
+  return std::min(num_rows, std::max(kBlockRows, most_rotated / w.at.in / kBlockRows * kBlockRows));
+}
+
 void put_floats(Memory& memory, const float* from, std::int64_t count, const Stream& stream) {
   if (from == nullptr) return;
   put(memory, from, static_cast<std::size_t>(count) * sizeof(float), stream);
@@ -57,12 +65,15 @@ void Weights::upload_matrix(const HostMatrix& host, std::int64_t out, std::int64
       matrix.block_scales = Memory(static_cast<std::size_t>(num_arranged_scales(at)) * sizeof(float));
     matrix.scale_rule = host.scale_rule;
     matrix.quantized = std::move(quantized);  // after all allocations succeeded
-    matrix.view = {host.format, at, matrix.quantized.as<std::uint8_t>(),
+    matrix.view = {host.format,
+                   at,
+                   matrix.quantized.as<std::uint8_t>(),
                    at.num_scales > 0 ? matrix.scales.as<float>() : nullptr,
-                   matrix.block_scales.empty() ? nullptr : matrix.block_scales.as<float>()};
+                   matrix.block_scales.empty() ? nullptr : matrix.block_scales.as<float>(),
+                   host.rotation};
   }
-  QRL_INVARIANT(matrix.view.format == host.format, "upload",
-                "the format of the first upload, " + std::string(name(matrix.view.format)),
+  QRL_INVARIANT(matrix.view.format == host.format && matrix.view.rotation == host.rotation, "upload",
+                "the format and rotation of the first upload, " + std::string(name(matrix.view.format)),
                 std::string(name(host.format)));
   if (host.panels == nullptr) return;
   const auto panel_bytes = static_cast<std::size_t>(at.rows * at.num_words) * sizeof(std::uint32_t);
@@ -165,14 +176,40 @@ void Weights::rewrite_matrix(const Master& master, const MatrixMemory& matrix, s
                 "rows of a matrix of " + std::to_string(at.out), std::to_string(master.count));
   QRL_INVARIANT(master.row_scales == nullptr || what.scope == quant::ScaleScope::channel, "rewrite",
                 "row scales only for a format that has them", std::string(what.name));
-  const auto num_sizes = num_magnitudes(what.scope, master.count, at.num_scales);
+  const std::int64_t part = rows_per_part(matrix.view, master.count, options_.rotated_weights);
+  const auto num_sizes = num_magnitudes(what.scope, part, at.num_scales);
   grow(magnitudes_, static_cast<std::size_t>(num_sizes) * sizeof(std::uint32_t), stream);
-  quantize_weights({master.values, master.count, to_device(factors_, master.factors, at.in, stream),
-                    to_device(row_scales_, master.row_scales, master.count, stream), what.weights, what.scope,
-                    what.scale_inputs == 0 ? at.in : what.scale_inputs, matrix.scale_rule,
-                    word_order(matrix.view.format), at, master.first, matrix.quantized.as<std::uint8_t>(),
-                    matrix.scales.as<float>(), magnitudes_.as<std::uint32_t>(), not_finite},
-                   stream);
+  QuantizeWeightsTask task{master.values,
+                           master.count,
+                           to_device(factors_, master.factors, at.in, stream),
+                           to_device(row_scales_, master.row_scales, master.count, stream),
+                           what.weights,
+                           what.scope,
+                           what.scale_inputs == 0 ? at.in : what.scale_inputs,
+                           matrix.scale_rule,
+                           word_order(matrix.view.format),
+                           at,
+                           master.first,
+                           matrix.quantized.as<std::uint8_t>(),
+                           matrix.scales.as<float>(),
+                           magnitudes_.as<std::uint32_t>(),
+                           not_finite};
+  if (!matrix.view.rotation) {
+    quantize_weights(task, stream);
+  } else {
+    grow(rotated_, static_cast<std::size_t>(part * at.in) * sizeof(float), stream);
+    const float* factors = std::exchange(task.input_factors, nullptr);
+    task.weights = rotated_.as<float>();
+    for (std::int64_t row = 0; row < master.count; row += part) {
+      task.num_rows = std::min(part, master.count - row);
+      task.first_row = master.first + row;
+      rotate_weights({master.values + row * at.in, task.num_rows, at.in, factors, row_rotation(matrix.view.rotation),
+                      rotated_.as<float>()},
+                     stream);
+      quantize_weights(task, stream);
+      if (task.row_scales != nullptr) task.row_scales += task.num_rows;
+    }
+  }
   arrange(matrix, stream);
 }
 
@@ -283,7 +320,7 @@ void Weights::dequantize(std::span<const DequantizedMatrix> wanted, const Stream
       const DeviceMatrix& w = matrix->view;
       const quant::FormatSpec& what = quant::spec(w.format);
       dequantize_weights({w, what.weights, what.scale_inputs == 0 ? w.at.in : what.scale_inputs, word_order(w.format),
-                          one.to, one.to_f32},
+                          one.to, one.to_f32, row_rotation(w.rotation)},
                          stream);
     } else {
       QRL_INVARIANT(one.matrix.name == kEmbedding, "dequantize", "a matrix", std::string(one.matrix.name));

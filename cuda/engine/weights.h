@@ -75,9 +75,9 @@ class Weights {
   Memory embedding_, final_norm_, rope_table_;
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
-  Memory staging_;                                         // panels of one matrix
-  std::vector<std::vector<float>> wide_scales_;            // fp32 scales of an int4 upload, kept until copied
-  Memory factors_, row_scales_, magnitudes_, not_finite_;  // scratch of rewrites
+  Memory staging_;                                                   // panels of one matrix
+  std::vector<std::vector<float>> wide_scales_;                      // fp32 scales of an int4 upload, kept until copied
+  Memory factors_, row_scales_, magnitudes_, not_finite_, rotated_;  // scratch of rewrites
   std::int64_t adapter_rank_ = 0, num_adapted_ = 0;
   Memory from_host_;  // copy of an adapter's host values
 };

@@ -1,5 +1,6 @@
 // A block quantizes one row. If rows share a scale, a first pass finds the largest magnitudes.
 #include "cuda/quantize/quantize_weights.h"
+#include "cuda/quantize/rotate.cuh"
 #include "cuda/runtime/row_block.cuh"
 #include "cuda/runtime/target.h"
 #include "quant/int4_scale.h"
@@ -149,6 +150,20 @@ QRL_KERNEL void quantize_weights_kernel(QuantizeWeightsTask task) {
   }
 }
 
+QRL_KERNEL void rotate_weights_kernel(RotateWeightsTask task) {
+  wait_for_kernel_before();
+  const int in = static_cast<int>(task.in), stride = static_cast<int>(round_up(task.in, kInputChunk));
+  const float* from = task.weights + block_x() * task.in;
+  float* to = task.to + block_x() * task.in;
+  for (int first = 4 * thread_idx(); first < stride; first += 4 * kThreads) {
+    Quad quad = quads::widen(quads::load<false>(from, first, in), true);
+    for (int e = 0; task.input_factors != nullptr && e < 4 && first + e < in; ++e)
+      quad.at[e] *= task.input_factors[first + e];
+    rotate_quad(task.rotation, quad);
+    quads::store<false>(to, first, in, quad);
+  }
+}
+
 /// Number of elements per block, for tensors without rows.
 constexpr std::int64_t kSegment = 8 * kThreads;
 
@@ -189,42 +204,70 @@ QRL_DEVICE void store(void* to, bool to_f32, std::int64_t at, float value) {
 }
 
 QRL_DEVICE float number_of(Element element, std::uint32_t bits) {
-  if (element == Element::bf16) return float_of_bf16(static_cast<std::uint16_t>(bits));
-  if (element == Element::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits));
+  if (element == Element::fp8_e4m3) return float_of_fp8(static_cast<std::uint8_t>(bits & 0xffU));
   return static_cast<float>(static_cast<std::int8_t>(bits & 0xffU));
+}
+
+/// Stores a row of [*, width] rotated back. quad_at(first) returns numbers first … first + 3; those beyond the width
+/// are not stored. All threads of the block must call it.
+template <class QuadAt>
+QRL_DEVICE void store_row(const RowRotation& rotation, std::int64_t row, int width, void* to, bool to_f32,
+                          QuadAt quad_at) {
+  const int stride = static_cast<int>(round_up(width, kInputChunk));  // whole warps rotate
+  for (int first = 4 * thread_idx(); first < stride; first += 4 * kThreads) {
+    Quad quad = first < width ? quad_at(first) : Quad{};
+    rotate_quad(rotation, quad);
+    for (int e = 0; e < 4; ++e) {
+      if (first + e < width) store(to, to_f32, row * width + first + e, quad.at[e]);
+    }
+  }
+}
+
+/// Returns numbers first … first + 3 of a row of quantized values, without their scale. Only bf16 rows may end at
+/// `width`; other rows are padded.
+QRL_DEVICE Quad quad_of(Element element, WordOrder order, const void* row, int first, int width) {
+  if (element == Element::bf16)
+    return quads::widen(quads::load<false>(static_cast<const std::uint16_t*>(row), first, width), false);
+  const auto* words = static_cast<const std::uint32_t*>(row);
+  Quad quad;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    quad.at[e] = element == Element::int4 ? static_cast<float>(int4_at(order, words[first / 8], first % 8 + e))
+                                          : number_of(element, words[first / 4] >> (8 * e));
+  }
+  return quad;
 }
 
 QRL_KERNEL void dequantize_weights_kernel(DequantizeWeightsTask task) {
   wait_for_kernel_before();
   const MatrixLayout& at = task.w.at;
   const std::int64_t row = block_x();
-  const int num_inputs = static_cast<int>(at.word_inputs), bits = 32 / num_inputs;
-  const auto* words = reinterpret_cast<const std::uint32_t*>(task.w.quantized + row * at.row_bytes);
-  for (std::int64_t w = thread_idx(); w < at.num_words; w += kThreads) {
-    const std::uint32_t word = words[w];
-    const float scale = at.num_scales == 0 ? 1.0F : task.w.scales[w * num_inputs / task.scale_group * at.rows + row];
-    for (int i = 0; i < num_inputs; ++i) {
-      const std::int64_t input = w * num_inputs + i;
-      if (input >= at.in) break;
-      const float number = task.element == Element::int4 ? static_cast<float>(int4_at(task.order, word, i))
-                                                         : number_of(task.element, word >> (i * bits));
-      store(task.to, task.to_f32, row * at.in + input, at.num_scales == 0 ? number : number * scale);
-    }
-  }
+  const int in = static_cast<int>(at.in), group = static_cast<int>(task.scale_group);
+  store_row(task.rotation, row, in, task.to, task.to_f32, [&](int first) {
+    Quad quad = quad_of(task.element, task.order, task.w.quantized + row * at.row_bytes, first, in);
+    if (at.num_scales == 0) return quad;
+    const float scale = task.w.scales[first / group * at.rows + row];
+#pragma unroll
+    for (float& number : quad.at) number *= scale;
+    return quad;
+  });
 }
 
 QRL_KERNEL void dequantize_rows_kernel(DequantizeRowsTask task) {
   wait_for_kernel_before();
   const QuantizedRows& x = task.x;
   const std::int64_t row = block_x();
-  for (std::int64_t i = thread_idx(); i < x.width; i += kThreads) {
-    const std::int64_t from = row * x.stride + i;
-    const std::uint32_t bits = x.element == Element::bf16 ? static_cast<const std::uint16_t*>(x.quantized)[from]
-                                                          : static_cast<const std::uint8_t*>(x.quantized)[from];
-    const float number = number_of(x.element, bits);
-    const float value = x.scales != nullptr ? number * x.scales[row * x.num_scales() + i / x.scale_group] : number;
-    store(task.to, task.to_f32, row * x.width + i, value);
-  }
+  const int width = static_cast<int>(x.width), group = static_cast<int>(x.scale_group);
+  const auto* values =
+      static_cast<const std::uint8_t*>(x.quantized) + row * x.stride * (x.element == Element::bf16 ? 2 : 1);
+  store_row(x.rotation, row, width, task.to, task.to_f32, [&](int first) {
+    Quad quad = quad_of(x.element, WordOrder::plain, values, first, width);
+    if (x.scales == nullptr) return quad;
+    const float scale = x.scales[row * x.num_scales() + first / group];
+#pragma unroll
+    for (float& number : quad.at) number *= scale;
+    return quad;
+  });
 }
 
 }  // namespace
@@ -243,6 +286,10 @@ void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream) {
            stream, task);
   }
   launch(quantize_weights_kernel, {task.num_rows}, kThreads, kExchangeBytes, stream, task);
+}
+
+void rotate_weights(const RotateWeightsTask& task, const Stream& stream) {
+  launch(rotate_weights_kernel, {task.num_rows}, kThreads, 0, stream, task);
 }
 
 void round_table(const StoreTask& task, const Stream& stream) {

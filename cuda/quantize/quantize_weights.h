@@ -28,6 +28,16 @@ struct QuantizeWeightsTask {
 std::int64_t num_magnitudes(quant::ScaleScope scope, std::int64_t num_rows, std::int64_t num_scales);
 void quantize_weights(const QuantizeWeightsTask& task, const Stream& stream);
 
+/// Multiplies rows of W, fp32 [num_rows, in], by input_factors (unless null) and rotates them, bitwise like pack_rows.
+struct RotateWeightsTask {
+  const float* weights;
+  std::int64_t num_rows, in;
+  const float* input_factors;
+  RowRotation rotation;
+  float* to;  ///< [num_rows, in]
+};
+void rotate_weights(const RotateWeightsTask& task, const Stream& stream);
+
 /// Describes `count` values to store. round_table stores bf16 (nearest even); store_vector stores fp32 and first
 /// divides by `divisors`, unless they are null.
 struct StoreTask {
@@ -52,8 +62,8 @@ struct PlaceTask {
 };
 void place_rows(const PlaceTask& task, const Stream& stream);
 
-/// Dequantizes a matrix like ops/linear.h's unpack_rows: value · scale in fp32. Rounds to bf16 unless to_f32. `to` is
-/// dense [w.at.out, w.at.in].
+/// Dequantizes a matrix like ops/linear.h's unpack_rows: value · scale in fp32. Then rotates a rotated matrix back, and
+/// rounds to bf16 unless to_f32. `to` is dense [w.at.out, w.at.in].
 struct DequantizeWeightsTask {
   DeviceMatrix w;
   quant::Element element;
@@ -61,10 +71,12 @@ struct DequantizeWeightsTask {
   WordOrder order;
   void* to;
   bool to_f32;
+  RowRotation rotation{};  ///< that of `w`; none: leaves W rotated
 };
 void dequantize_weights(const DequantizeWeightsTask& task, const Stream& stream);
 
-/// Dequantizes rows like ops/linear.h's dequantize_row. `to` is dense [num_rows, x.width], bf16 or fp32.
+/// Dequantizes rows like ops/linear.h's dequantize_row, and rotates rotated ones back. `to` is dense [num_rows,
+/// x.width], bf16 or fp32.
 struct DequantizeRowsTask {
   QuantizedRows x;
   void* to;

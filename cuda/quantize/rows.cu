@@ -1,6 +1,7 @@
 // Implements rows.h with one or several blocks per row.
 #include <type_traits>
 
+#include "cuda/quantize/rotate.cuh"
 #include "cuda/quantize/row_quads.cuh"
 #include "cuda/quantize/rows.h"
 #include "cuda/runtime/row_block.cuh"
@@ -118,9 +119,11 @@ class RowQuantizer {
         segment_(segment),
         width_(static_cast<int>(out.width)) {}
 
-  QRL_DEVICE void take(int first, const Quad& quad) {
+  /// Takes the quad at `first`. All lanes of a warp must call it, with adjacent quads.
+  QRL_DEVICE void take(int first, Quad quad) {
     const quant::Element element = element_of<kRounding>(out_);
     if (wide_ != nullptr) store_bf16(wide_ + first, width_ - first, quad);
+    rotate_quad(out_.rotation, quad);
     if (element == quant::Element::bf16)
       return store_bf16(reinterpret_cast<std::uint16_t*>(quantized_) + first, width_ - first, quad);
     if (has_row_scale<kRounding>(out_)) {
@@ -374,8 +377,9 @@ void swiglu_quantize(const SwigluTask& task, std::int64_t num_rows, const Stream
         return launch(swiglu_quantize_kernel<2 * kThreads, 3, kRounding>, grid, 2 * kThreads, shared_bytes, stream,
                       task);
     }
-    launch(swiglu_quantize_kernel < kThreads, takes_rows(kRounding) ? 4 : 1, kRounding >, grid, kThreads, shared_bytes,
-           stream, task);
+    // With 4 quads at once, the general kernel would not fit into its registers.
+    constexpr int kOwn = kRounding == Rounding::any ? 2 : takes_rows(kRounding) ? 4 : 1;
+    launch(swiglu_quantize_kernel<kThreads, kOwn, kRounding>, grid, kThreads, shared_bytes, stream, task);
   });
 }
 void repack(const RepackTask& task, const Stream& stream) {

@@ -1,5 +1,5 @@
 // Owns the contracts of kernels over rows: embedding, norms, SwiGLU, quantization. Sums are fp32 in a fixed order that
-// does not depend on other rows.
+// does not depend on other rows. Rows with a rotation are rotated, then quantized.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream);
 struct QuantizeTask {
   const float* x;
   QuantizedRows out;
-  std::uint16_t* wide = nullptr;  ///< also receives the values in bf16, in rows of out.stride numbers; null: none
+  /// Also receives the values in bf16 before a rotation, in rows of out.stride numbers; null: none.
+  std::uint16_t* wide = nullptr;
 };
 void quantize_rows(const QuantizeTask& task, std::int64_t num_rows, const Stream& stream);
 

@@ -7,8 +7,18 @@
 #include "cuda/runtime/layout.h"
 #include "cuda/runtime/runtime.h"
 #include "quant/format.h"
+#include "quant/rotation.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
+
+/// Describes a rotation (quant/rotation.h) to kernels: inputs per block, 0 for none, and 1/√block.
+struct RowRotation {
+  int block = 0;
+  float scale = 1;
+};
+inline RowRotation row_rotation(const quant::Rotation& rotation) {
+  return rotation ? RowRotation{static_cast<int>(rotation.block), quant::scale_of(rotation)} : RowRotation{};
+}
 
 /// Describes a GEMM's activations: values [rows, stride], which are zero beyond the width, and scales [rows,
 /// num_scales]. quant/format.h defines the rounding.
@@ -19,6 +29,7 @@ struct QuantizedRows {
   std::int64_t stride = 0;       ///< distance between rows, in elements
   std::int64_t width = 0;        ///< elements of a row, without padding
   std::int64_t scale_group = 0;  ///< number of elements that share a scale: width or 128
+  RowRotation rotation{};        ///< applied to rows before they are quantized; its blocks divide the width
   QRL_HD std::int64_t num_scales() const { return ceil_div(width, scale_group); }
 };
 
@@ -41,6 +52,7 @@ struct DeviceMatrix {
   const float* scales = nullptr;  ///< [at.num_scales, at.rows]; null: none
   /// Scales of fp8_block128 in cuBLASLt's order (gemm/block_scales.h); null: none.
   const float* block_scales = nullptr;
+  quant::Rotation rotation = {};  ///< W was rotated, and its input rows have to be
 };
 
 /// Computes y[row, 0 … w.at.rows) = x · Wᵀ for num_rows rows. y is bf16, or fp32 if y_is_f32. Products of quantized

@@ -21,6 +21,7 @@ SAID = {"learner": "{learner_s:.3f} s, {learner_tokens_per_s:.0f} tok/s, {learne
 MEMORY = "; GPU memory {peak_gpu_gib:.1f} GiB at most, --dry-run estimates {estimated_gpu_gib:.1f}"
 MEMORY_ERROR = 0.15  # of the estimate, at most
 INT8, FP8, LOW_BIT = "quant.rollout.weights=int8", "quant.rollout.weights=fp8_e4m3", "quant.learner.forward=low_bit"
+STRAIGHT, TURNED = "quant.rollout.rotation=none", "quant.rollout.rotation=hadamard"
 E4M3 = "quant.rollout.kv_cache=fp8_e4m3"
 
 
@@ -59,11 +60,12 @@ def of_list(numbers):
     return ",".join(map(str, numbers))
 
 
-def ticks(name, batches=BATCHES, head="bf16", shape="8b"):
+def ticks(name, batches=BATCHES, head="bf16", shape="8b", rotation="none"):
     weights, kv = TICKS[name]
     said = each(batches, "context512_batch{}_", "{tokens_per_s:.0f} tok/s, {share_of_limit:.0%}",
                 "; of {read_gb_per_s:.0f} GB/s and {ceiling_gpu_matmul_tflops:.0f} TFLOP/s; publish {rewrite_s:.3f} s")
-    return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--batch", of_list(batches), "--context", 512)
+    return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--rotation", rotation, "--batch", of_list(batches),
+                     "--context", 512)
 
 
 def model(name, shape, *settings):
@@ -118,9 +120,10 @@ def figures():
     """All rows by name, in their order."""
     found = {f"ticks 8B, {name}, 512 positions": ticks(name) for name in TICKS}
     found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
+    found["ticks 8B, int8, rotated, 512 positions"] = ticks("int8", rotation="64")
     found["ticks SmolLM2-135M, fp8 channel_token, 512 positions"] = ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m")
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
-              "learner 1.5B, adapters of rank 32 on int8": model("learner", "1.5b", LOW_BIT, INT8, "lora.rank=32"),
+              "learner 1.5B, adapters of rank 32 on int8": model("learner", "1.5b", LOW_BIT, INT8, STRAIGHT, "lora.rank=32"),
               "step 1.5B, fp8": model("step", "1.5b", FP8), "step SmolLM2-135M, fp8, 1,024 answers of 256 tokens": answers("smollm2-135m", FP8, E4M3)}
     found |= {f"GEMMs of a layer of 8B, {weights}": products(weights) for weights, _ in TICKS.values()}
     found |= {"torch, decoding 8B bf16 in a CUDA graph": torch("decode"), "torch, a training step of 1.5B bf16": torch("train")}
@@ -132,8 +135,9 @@ def figures():
         "kernels of a tick of 8B, fp8, batch 64": profile("embed_kernel", ticks("fp8 channel_token", (64,)).command),
         "kernels of a learner's step, 1.5B": profile("adam", model("learner", "1.5b").command),
         "torch, GEMMs of a layer of 8B": torch("gemm"),
-        "learner 1.5B, int8 low_bit": model("learner", "1.5b", LOW_BIT, INT8),
-        "learner 1.5B, int8 low_bit, bitwise": model("learner", "1.5b", LOW_BIT, INT8, "rollout.bitwise=true"),
+        "learner 1.5B, int8 low_bit": model("learner", "1.5b", LOW_BIT, INT8, STRAIGHT),
+        "learner 1.5B, int8 low_bit, rotated": model("learner", "1.5b", LOW_BIT, INT8, TURNED),
+        "learner 1.5B, int8 low_bit, bitwise": model("learner", "1.5b", LOW_BIT, INT8, STRAIGHT, "rollout.bitwise=true"),
         "learner 1.5B, fp8 low_bit": model("learner", "1.5b", LOW_BIT, FP8),
         "learner 1.5B, fp8 block128 forward and backward": model("learner", "1.5b", LOW_BIT, FP8, "quant.rollout.granularity=block128",
                                                                  "quant.learner.backward=fp8_e4m3"),

@@ -80,6 +80,7 @@ class DeviceWeights {
 
   /// Uploads the snapshot's weights unless the device has this version. The decoder must have loaded this snapshot.
   virtual void upload(const Snapshot& snapshot) = 0;
+  /// Dequantizes tensors; rotated matrices are rotated back in fp32.
   virtual void dequantize(std::span<const DequantizedTensor> wanted, void* stream) = 0;
   /// Returns a table without copying it. `tensor`: "embed_tokens" or "lm_head".
   virtual DeviceTable table(const std::string& tensor) = 0;
@@ -87,7 +88,7 @@ class DeviceWeights {
   /// Quantizes x, dense fp32 [num_rows, in], into input.quantized. Then computes y = x̂ · Ŵᵀ as in a decoder's tick,
   /// without adapter and bias. If y is null, only quantizes.
   virtual void multiply(const float* x, const MatmulInput& input, void* y, void* stream) = 0;
-  /// Writes x̂, dense [num_rows, in], as fp32 or rounded to bf16.
+  /// Writes x̂, dense [num_rows, in], rotated back in fp32 if the matrix is rotated, as fp32 or rounded to bf16.
   virtual void dequantize_input(const MatmulInput& input, const base::View& to, void* stream) = 0;
 
   // The functions below run the decoder's own forward pass over whole sequences, and wait for it. With row_only_sums,

@@ -61,10 +61,8 @@ TEST_CASE("automatic keys: a decision chooses low_bit where the sampler's GEMM i
   CHECK(values(keys, "{model: {path: m}, lora: {rank: 4}}") == "low_bit false bf16");
   CHECK(values(keys, kGpu) == "low_bit false bf16");
   CHECK(values(keys, "rollout: {device: cuda}") == "low_bit false bf16");
-  CHECK(values(keys, kMixed) == "bf16 false bf16");  // which keeps the rotation
-  CHECK(values(keys, kMixed + "\nquant: {rollout: {rotation: none}}") == "fake_quant false bf16");
-  CHECK(values(keys, kMixed + "\nquant: {rollout: {weights: int4}}") == "fake_quant false bf16");
-  CHECK(values(keys, kMixed + "\nquant: {rollout: {weights: int4, rotation: hadamard}}") == "bf16 false bf16");
+  CHECK(values(keys, kMixed) == "fake_quant false bf16");
+  CHECK(values(keys, kMixed + "\nquant: {rollout: {weights: int4, rotation: hadamard}}") == "fake_quant false bf16");
 }
 
 TEST_CASE("automatic keys: a decision for one kind of device leaves the other") {

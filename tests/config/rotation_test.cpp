@@ -26,11 +26,10 @@ TEST_CASE("quant.rollout.rotation: read and printed, and auto stays unresolved w
   becomes("quant: {rollout: {weights: fp32}}", RotationKind::none);
   becomes("quant: {rollout: {weights: fp8_e4m3}}", RotationKind::none);
   becomes("quant: {rollout: {profile: auto}}", RotationKind::none);
-  becomes("rollout: {device: cuda}", RotationKind::none);
-  becomes("trainer: {device: cuda}", RotationKind::none);
-  becomes("{trainer: {device: cuda}, rollout: {device: cpu}}", RotationKind::automatic);
-  becomes("{trainer: {device: cuda}, rollout: {device: cpu}, quant: {learner: {forward: fake_quant}}}",
-          RotationKind::none);
+  for (const char* devices : {"rollout: {device: cuda}", "trainer: {device: cuda}",
+                              "{trainer: {device: cuda}, rollout: {device: cpu}}",
+                              "{trainer: {device: cuda}, quant: {learner: {forward: fake_quant}}}"})
+    becomes(devices, RotationKind::automatic);
   becomes("quant: {rollout: {rotation: none}}", RotationKind::none);
 }
 

@@ -167,7 +167,8 @@ TEST_CASE("device adapter layer: gradients equal fp64 autograd at the rounded op
       sum64 = sum64 + torch::constant_pad_nd(added, {i == 0 ? 0 : 53, i == 0 ? 30 : 0});
     }
     sum64.backward(d_y.to(torch::kFloat64));
-    const Tensor got = learner::device_linear(x, base, Format::f32, true, learner::device_adapter(x, linear, compute));
+    const Tensor got = learner::device_linear(x, base, learner::InputRounding{Format::f32, {}}, true,
+                                              learner::device_adapter(x, linear, compute));
     got.backward(d_y);
     CAPTURE(compute == torch::kFloat32);
     // In bf16, dY and U are also rounded, each with a relative error of at most 2⁻⁹.

@@ -28,7 +28,8 @@ struct BitwiseCase {
   KvFormat kv;
   float temperature;
   bool qk_norm, qkv_bias, o_bias;
-  std::int64_t rank = 0;  ///< of adapters
+  std::int64_t rank = 0;     ///< of adapters
+  quant::Rotation rotation;  ///< the widths then fit it
 };
 constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, true, false, false},
@@ -38,6 +39,9 @@ constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int4_int8, KvFormat::int8, 1.0F, true, true, false},
     {Format::int8, KvFormat::int8, 1.0F, true, true, false, 3},
     {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 5},
+    {Format::int8, KvFormat::int8, 1.0F, true, false, false, 0, {32}},
+    {Format::fp8_block128, KvFormat::bf16, 1.0F, true, false, false, 0, {64}},
+    {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 5, {32}},
 };
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
@@ -97,13 +101,14 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
+  if (one.rotation) config = test::in_blocks(config, one.rotation);
   const auto world = dist::make_solo();
   LearnerOptions options = bitwise_options(one.kv, device);
   options.lora.rank = one.rank;
   if (one.rank > 0) options.lora_initial = test::random_adapters();
   const model::Weights weights = test::tiny_weights(config);  // the base is read at the publish
   Learner learner(config, weights, options, *world);
-  model::SnapshotFormats formats(one.weights);
+  model::SnapshotFormats formats = test::rotated_formats(one.weights, one.rotation);
   formats.lora = options.lora;
   DeviceSampler sampler(config, formats, sampler_options(one.kv), Products::rounded, device);
   std::int64_t compared = 0, differ = 0;

@@ -43,12 +43,15 @@ struct Recorder final : model::DeviceWeights {
 }  // namespace
 
 TEST_CASE("device publish: equals a publish through the host") {
-  const model::ModelConfig config = test::tiny_config();
+  const model::ModelConfig config = test::in_blocks(test::tiny_config(), {64});
   model::SnapshotFormats int8_head(Format::int8);
   int8_head.int8_lm_head = true;
   for (const model::SnapshotFormats& formats :
        {model::SnapshotFormats(Format::int8), int8_head, model::SnapshotFormats(Format::fp8_block128),
-        model::SnapshotFormats(Format::int4)}) {
+        model::SnapshotFormats(Format::int4), test::rotated_formats(Format::int8, {32}),
+        test::rotated_formats(Format::int4_int8, {64}), test::rotated_formats(Format::fp8_tensor, {32}),
+        test::rotated_formats(Format::fp8_block128, {64})}) {
+    CAPTURE(formats.rotation.block);
     INFO(quant::name(formats.linear) << (formats.int8_lm_head ? ", lm_head in int8" : ""));
     const auto world = dist::make_solo();
     Learner learner(config, test::tiny_weights(config), test::device_options(), *world);

@@ -51,6 +51,7 @@ struct DeviceSampler {
                                                          base::Device device, const decoder::DecoderOptions& how) {
     cuda::EngineOptions options = decoder::engine_options(config, how);
     options.f32_gemms = products == Products::f32;
+    options.rotated_weights = 1;  // so that tensors above 128 rows are rotated in parts
     if (device == base::Device::cuda) return cuda::make_engine(options);
     cuda::emulated::accept_callers_memory(true);  // LibTorch's
     return cuda::emulated::make_device_engine(options);

@@ -61,26 +61,13 @@ struct RotatedLayer {
   Tensor x_hat, w_hat;  ///< rotated, fp64
 };
 
-/// Returns a model whose widths blocks of 32 divide: hidden states, heads' outputs and the MLP's have different widths.
-model::ModelConfig config_that_fits() {
-  model::ModelConfig config = test::tiny_config(false, true);
-  config.hidden_size = 64;
-  config.head_dim = 8;  // 4 heads
-  config.intermediate_size = 96;
-  return config;
-}
-
-model::SnapshotFormats rotated_formats(Format format, const quant::Rotation& rotation = kRotated) {
-  model::SnapshotFormats formats(format);
-  formats.rotation = rotation;
-  return formats;
-}
-
 /// Holds a learner whose forward pass reads a published snapshot with some rotation.
 struct RotatedLearner {
   RotatedLearner(Format format, const quant::Rotation& rotation, LearnerForward forward,
                  LearnerBackward backward = LearnerBackward::model_dtype, std::int64_t lora_rank = 0)
-      : config(config_that_fits()), weights(test::tiny_weights(config)), world(dist::make_solo()) {
+      : config(test::in_blocks(test::tiny_config(false, true), kRotated)),
+        weights(test::tiny_weights(config)),
+        world(dist::make_solo()) {
     learner::LearnerOptions options = test::options();
     options.numerics.forward = forward;
     options.numerics.backward = backward;
@@ -89,7 +76,7 @@ struct RotatedLearner {
     if (lora_rank > 0) options.lora_initial = test::random_adapters();
     options.optim.name = lora_rank > 0 ? config::OptimName::adamw : options.optim.name;
     learner = std::make_unique<learner::Learner>(config, weights, options, *world);
-    model::SnapshotFormats formats = rotated_formats(format, rotation);
+    model::SnapshotFormats formats = test::rotated_formats(format, rotation);
     formats.lora = options.lora;
     snapshot = std::make_unique<model::Snapshot>(config, formats);
     learner->publish(*snapshot, 3);
@@ -265,7 +252,7 @@ TEST_CASE("rotated learner: two micro-batches sum to one, read between them or n
 }
 
 TEST_CASE("rotated learner: ranks sum gradients as one rank, overlapped or not, with and without shards") {
-  const model::ModelConfig config = config_that_fits();
+  const model::ModelConfig config = test::in_blocks(test::tiny_config(false, true), kRotated);
   const std::vector<types::MicroBatch> batches = {test::pack({kFirst}), test::pack({kSecond})};
   const types::GlobalCounts counts = test::count(batches);
   const auto train = [&](int num_ranks, bool sharded, bool is_last) {
@@ -276,7 +263,7 @@ TEST_CASE("rotated learner: ranks sum gradients as one rank, overlapped or not, 
       options.numerics.forward = LearnerForward::low_bit;
       options.shard_optimizer = sharded;
       learner::Learner learner(config, test::tiny_weights(config), options, world);
-      model::Snapshot snapshot(config, rotated_formats(Format::int8));
+      model::Snapshot snapshot(config, test::rotated_formats(Format::int8, kRotated));
       learner.publish(snapshot, 0);
       for (std::size_t i = 0; i < batches.size(); ++i) {
         if (num_ranks == 1 || static_cast<int>(i) == world.rank())

@@ -32,6 +32,20 @@ inline model::ModelConfig with_even_widths(model::ModelConfig config) {
   return config;
 }
 
+/// Returns the model with widths that blocks of a rotation divide, each another number of them.
+inline model::ModelConfig in_blocks(model::ModelConfig config, const quant::Rotation& rotation) {
+  config.hidden_size = 2 * rotation.block;
+  config.head_dim = rotation.block / config.num_attention_heads;
+  config.intermediate_size = 3 * rotation.block;
+  return config;
+}
+
+inline model::SnapshotFormats rotated_formats(quant::Format format, const quant::Rotation& rotation) {
+  model::SnapshotFormats formats(format);
+  formats.rotation = rotation;
+  return formats;
+}
+
 /// Returns the same with experts, 2 of 5 a token, in layers 0 and 2 of 3.
 inline model::ModelConfig tiny_moe_config(bool norm_topk = true) {
   return qrl::test::with_experts(tiny_config(), 11, norm_topk);

@@ -28,7 +28,8 @@ cuda::HostMatrix host_matrix(const ops::PackedLinear& packed, bool has_values) {
           packed.scales.empty() ? nullptr : packed.scales.view().data,
           packed.scales.empty() ? 0 : packed.scales.shape()[1],
           packed.bias.empty() ? nullptr : packed.bias.as<float>(),
-          packed.scale_rule};
+          packed.scale_rule,
+          packed.rotation};
 }
 
 class DeviceBackend final : public Backend, public model::DeviceWeights {
@@ -48,7 +49,6 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   }
 
   void load(const model::Snapshot& snapshot) override {
-    QRL_INVARIANT(!snapshot.rotation(), "decoder on a GPU", "matrices that are not rotated", "rotated matrices");
     snapshot_ = &snapshot;
     uploaded_version_ = uploaded_base_ = -1;
   }

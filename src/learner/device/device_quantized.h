@@ -26,9 +26,9 @@ struct DeviceLayer {
 /// needs_output, y is uninitialized. The weights must not change before the backward pass.
 ///
 /// The backward pass is quantized_linear's, with fp32 sums. If W is trained, X̂ is kept as quantized values. X̂ and Ŵ
-/// are dequantized and rounded to `compute` when needed. dX is fp32. dYᵀ·X̂ is added to master.gradient without
-/// rounding. With backward fp8_e4m3, dY and X̂ are quantized, dequantized and rounded to `compute`, in batches of
-/// kFp8GradientTokens tokens.
+/// are dequantized, rotated back in fp32 (quant/rotation.h) and rounded to `compute` when needed. dX is fp32. dYᵀ·X̂ is
+/// added to master.gradient without rounding. With backward fp8_e4m3, dY and X̂ are quantized, dequantized and rounded
+/// to `compute`, in batches of kFp8GradientTokens tokens.
 Tensor device_quantized_linear(const Tensor& x, const Weight& master, const DeviceLayer& layer,
                                bool needs_output = true, const LayerAddition& beside = {});
 

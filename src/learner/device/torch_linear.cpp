@@ -79,19 +79,33 @@ Tensor rounded_activations(const Tensor& x, quant::Format format) {
   return (ratio * scale).view({x.size(0), -1}).narrow(1, 0, width);
 }
 
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format, bool needs_output,
-                     const LayerAddition& beside) {
+Tensor rotated_rows(const Tensor& x, const quant::Rotation& rotation) {
+  if (!rotation) return x;
+  Tensor rows = x;
+  for (std::int64_t step = 1; step < rotation.block; step *= 2) {
+    const std::vector<Tensor> halves = rows.reshape({-1, 2, step}).unbind(1);
+    rows = torch::stack({halves[0] + halves[1], halves[0] - halves[1]}, 1);
+  }
+  return rows.reshape(x.sizes()) * static_cast<double>(quant::scale_of(rotation));
+}
+
+Tensor device_linear(const Tensor& x, const Weight& weight, const std::optional<InputRounding>& rounding,
+                     bool needs_output, const LayerAddition& beside) {
   const torch::ScalarType type = weight.value.scalar_type();
-  const Tensor read_x = format ? rounded_activations(x.detach(), *format).to(type) : x.detach();
-  const auto y_options = read_x.options().dtype(format ? torch::kFloat32 : type);
+  const auto rounded = [&](const Tensor& rows) {
+    const quant::Rotation& rotation = rounding->rotation;
+    return rotated_rows(rounded_activations(rotated_rows(rows, rotation), rounding->format), rotation).to(type);
+  };
+  const Tensor read_x = rounding ? rounded(x.detach()) : x.detach();
+  const auto y_options = read_x.options().dtype(rounding ? torch::kFloat32 : type);
   const Tensor y = !needs_output ? torch::empty({x.size(0), weight.value.size(0)}, y_options)
-                   : format      ? exact_matmul(read_x, weight.value.t())
+                   : rounding    ? exact_matmul(read_x, weight.value.t())
                                  : torch::mm(read_x, weight.value.t());
   if (beside.add_to_output && needs_output) beside.add_to_output(y);
   const Tensor kept_x = weight.gradient.defined() ? read_x : Tensor();
   return differentiable(
       {x}, {y},
-      [kept_x, weight, type, is_rounded = format.has_value(), more = beside.input_gradient](const TensorList& d) {
+      [kept_x, weight, type, is_rounded = rounding.has_value(), more = beside.input_gradient](const TensorList& d) {
         const Tensor d_y = d[0].to(type);
         if (kept_x.defined()) add_exact_matmul(d_y.t(), kept_x, weight.gradient);
         if (!more) return TensorList{is_rounded ? exact_matmul(d_y, weight.value) : torch::mm(d_y, weight.value)};

@@ -6,6 +6,7 @@
 #include "learner/forward/policy_weights.h"
 #include "learner/tensors/autograd.h"
 #include "quant/format.h"
+#include "quant/rotation.h"
 
 namespace qrl::learner {
 
@@ -16,14 +17,23 @@ struct LayerAddition {
   std::function<Tensor(const Tensor& d_y)> input_gradient;
 };
 
+/// Says how a layer's input is rounded: rotated, quantized in a format, dequantized and rotated back.
+struct InputRounding {
+  quant::Format format;
+  quant::Rotation rotation;
+};
+
 /// Computes x · Wᵀ with LibTorch. dX has x's dtype. If W is trained, dW is added to weight.gradient in fp32 without
-/// rounding. With `format`, x is fp32, and the matmul multiplies rounded_activations(x) in the weight's dtype. Then the
-/// result is fp32, and gradients pass straight through the rounding. Unless needs_output, the result is uninitialized.
-Tensor device_linear(const Tensor& x, const Weight& weight, std::optional<quant::Format> format = {},
+/// rounding. With `rounding`, x is fp32, and the matmul multiplies the rounded x in the weight's dtype. Then the result
+/// is fp32, and gradients pass straight through the rounding. Unless needs_output, the result is uninitialized.
+Tensor device_linear(const Tensor& x, const Weight& weight, const std::optional<InputRounding>& rounding = {},
                      bool needs_output = true, const LayerAddition& beside = {});
 
 /// Applies quant::round_activations to each row of x, fp32 [N, in]; ties may round differently.
 Tensor rounded_activations(const Tensor& x, quant::Format format);
+
+/// Rotates rows of x, fp32 [N, in], with the bits of quant::rotate.
+Tensor rotated_rows(const Tensor& x, const quant::Rotation& rotation);
 
 /// Computes x · y with fp32 sums, which are returned unrounded. x and y have the same dtype.
 Tensor exact_matmul(const Tensor& x, const Tensor& y);

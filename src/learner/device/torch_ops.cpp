@@ -262,7 +262,8 @@ Tensor TorchOps::linear(const Linear& linear, const Recomputable& x, bool needs_
       linear.adapter.empty() ? LayerAddition{} : device_adapter(x.value, linear, numerics().compute);
   if (linear.quantized == nullptr) return device_linear(x.value, linear.weight, {}, needs_output, beside);
   if (!numerics().low_bit())
-    return device_linear(x.value, linear.weight, linear.quantized->format, needs_output, beside);
+    return device_linear(x.value, linear.weight, InputRounding{linear.quantized->format, linear.quantized->rotation},
+                         needs_output, beside);
   return device_quantized_linear(
       x.value, linear.weight, {device_.weights, linear.name, linear.quantized, numerics().compute, numerics().backward},
       needs_output, beside);

@@ -47,6 +47,9 @@ class ForwardEngine {
   /// tensors are kept.
   virtual bool has_room_for(std::int64_t /*num_tokens*/) const { return true; }
 
+  /// Returns whether backward passes add to the gradients of rotated matrices in their rotated basis
+  /// (quantized_linear).
+  virtual bool gathers_rotated() const { return true; }
   bool reads_snapshot() const { return numerics_.quantized(); }
   bool is_bitwise() const { return numerics_.bitwise; }
   virtual bool reads_in_place(const std::string& tensor) const = 0;

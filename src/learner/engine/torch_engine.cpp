@@ -84,6 +84,7 @@ class TorchEngine : public ForwardEngine {
   }
 
   bool works_beside_host() const override { return !place_.device.is_cpu(); }
+  bool gathers_rotated() const override { return false; }
   bool has_room_for(std::int64_t num_tokens) const override {
     constexpr double kSlack = 1.1,
                      kBytesOfLogit = 6;  // bytes per logit in the backward pass: fp32 logits, bf16 gradient
@@ -127,8 +128,6 @@ class TorchEngine : public ForwardEngine {
                     bool is_on_device) override {
     QRL_INVARIANT(device != nullptr || !numerics().low_bit(), "publish", "weights on the device for a low_bit learner",
                   "no weights on the device");
-    QRL_INVARIANT(!reads_snapshot() || !snapshot.rotation(), "publish", "matrices that are not rotated",
-                  "rotated matrices");
     const bool has_base =
         parameters.options().lora.enabled() && &snapshot == base_of_ && snapshot.base_number() == base_number_;
     base_of_ = &snapshot;

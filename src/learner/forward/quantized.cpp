@@ -239,15 +239,16 @@ bool gathers_rotated(const Linear& linear) {
   return linear.quantized != nullptr && linear.quantized->rotation && linear.weight.gradient.defined();
 }
 
-void rotate_gradient(const Linear& linear) {
-  if (!gathers_rotated(linear)) return;
-  const Tensor& gradient = linear.weight.gradient;
-  by_blocks(gradient.size(0), [&] {
-    return [&](base::Team&, base::Range rows) {
-      ops::rotate_rows(linear.quantized->rotation, rows.size(), gradient.size(1),
-                       gradient.data_ptr<float>() + rows.begin * gradient.size(1));
+void rotate_in_place(const quant::Rotation& rotation, const Tensor& rows) {
+  by_blocks(rows.size(0), [&] {
+    return [&](base::Team&, base::Range range) {
+      ops::rotate_rows(rotation, range.size(), rows.size(1), rows.data_ptr<float>() + range.begin * rows.size(1));
     };
   });
+}
+
+void rotate_gradient(const Linear& linear) {
+  if (gathers_rotated(linear)) rotate_in_place(linear.quantized->rotation, linear.weight.gradient);
 }
 
 Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second) {

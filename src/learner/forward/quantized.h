@@ -12,7 +12,7 @@ namespace qrl::learner {
 /// Returns a view of a snapshot's embedding.
 Tensor snapshot_embedding(const model::Snapshot& snapshot);
 
-/// Dequantizes a packed layer's weights, [out, in], and rounds once to `type`, bf16 or fp32.
+/// Dequantizes a packed layer's weights, [out, in], and rounds once to `type`, bf16 or fp32. Rotated rows stay rotated.
 Tensor dequantized_weight(const ops::PackedLinear& packed, torch::ScalarType type);
 
 /// Dequantizes rows, [N, in], and rounds once to `type`. Rotated rows stay rotated.
@@ -49,6 +49,8 @@ Tensor quantized_linear(const Tensor& x, const Weight& master, const Quantized& 
 void add_quantized_weight_gradient(const Tensor& d_y, const ops::Activations& input, const Quantized& quantized,
                                    const Tensor& gradient);
 
+/// Rotates rows of a matrix, fp32 [N, in] on the CPU, on all threads.
+void rotate_in_place(const quant::Rotation& rotation, const Tensor& rows);
 /// Returns whether this weight's gradient is rotated while quantized_linear adds to it.
 bool gathers_rotated(const Linear& linear);
 /// Rotates the weight's gradient, fp32 [out, in], on all threads; a second call rotates it back. No-op without a

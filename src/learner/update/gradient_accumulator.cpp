@@ -90,7 +90,7 @@ void GradientAccumulator::finish() {
     loss_is_finite_ = false;
     return;
   }
-  sums_.gather();
+  if (engine_.gathers_rotated()) sums_.gather();
   total.backward();
 }
 

@@ -229,8 +229,11 @@ void Parameters::bind_quantized(const model::Snapshot& snapshot) {
 
 void Parameters::read_quantized(const model::Snapshot& snapshot) {
   QRL_INVARIANT(options_.fake_quant, "parameters", "fake_quant", "another forward pass");
-  const auto read = [](const ops::PackedLinear& packed, Tensor to) {
-    to.copy_(dequantized_weight(packed, to.scalar_type()));
+  const auto read = [](const ops::PackedLinear& packed, const Tensor& to) {
+    if (!packed.rotation) return to.copy_(dequantized_weight(packed, to.scalar_type()));
+    const Tensor weight = dequantized_weight(packed, torch::kFloat32);
+    rotate_in_place(packed.rotation, weight);  // rotates it back
+    return to.copy_(weight);
   };
   // The sampler's embedding is bf16 even with an fp32 compute dtype. A tied lm_head is the same tensor.
   policy_.embedding.value.copy_(snapshot_embedding(snapshot));

@@ -39,12 +39,10 @@ std::string gap_advice(const Recipe& recipe) {
   add(!recipe.rollout.bitwise && may_be_bitwise,
       "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0");
   const bool is_apart = is_low_bit && may_match && quant.learner_forward == config::LearnerForward::bf16;
-  if (learns && !samples)
-    add(is_apart && quant.rotation != config::RotationKind::hadamard, "set quant.learner.forward: fake_quant");
+  if (learns && !samples) add(is_apart, "set quant.learner.forward: fake_quant");
   else add(is_apart && !may_be_bitwise, "set quant.learner.forward: low_bit");
   add(!recipe.rollout.bitwise && quant.kv_cache == config::KvCache::int8, "set quant.rollout.kv_cache: bf16");
-  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty() &&
-          !reads_matrices_on_gpu(recipe),
+  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty(),
       "set quant.rollout.rotation: hadamard");
   add(is_low_bit, "use a quant.rollout.weights or kv_cache format with more bits");
   return advice;

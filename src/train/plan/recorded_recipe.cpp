@@ -82,7 +82,7 @@ void take_formats(LoadedRecipe& loaded, const TakenKeys& taken) {
   take(loaded, kAutomaticKeys[2], recipe.quant.kv_cache, taken.kv_cache);
   // The reader resolved `auto` for the forward pass that the recipe alone would have.
   RotationKind& rotation = recipe.quant.rotation;
-  if (!loaded.origins.contains(std::string(kRotationKey)) && gains_by_rotation(recipe))
+  if (!loaded.origins.contains(std::string(kRotationKey)) && gains_by_rotation(recipe.quant))
     rotation = RotationKind::automatic;
   if (rotation == RotationKind::automatic) take(loaded, kRotationKey, rotation, taken.rotation);
 }

@@ -23,13 +23,6 @@ bool has_int8_activations(const QuantRecipe& quant) {
          (quant.weights == config::WeightFormat::int4 && quant.activations == config::ActivationFormat::int8);
 }
 
-/// Returns whether the sampler's matrices are rotated, or may be, while the learner does not read them.
-bool may_rotate_beside_learner(const QuantRecipe& quant) {
-  return quant.rotation == config::RotationKind::hadamard ||
-         (quant.rotation == config::RotationKind::automatic && quant.weights == config::WeightFormat::int8 &&
-          quant.profile.empty());
-}
-
 Chosen<config::LearnerForward> chosen_forward(const Recipe& recipe) {
   const MatchedForward& decided = recipe.keys->matched_forward();
   const bool samples = samples_on_gpu(recipe), learns = learns_on_gpu(recipe);
@@ -42,8 +35,6 @@ Chosen<config::LearnerForward> chosen_forward(const Recipe& recipe) {
   if (!(samples || learns ? decided.on_gpu : decided.on_cpu))
     return {config::LearnerForward::bf16, "no other default is shown to learn more (docs/science/real-weights.md)"};
   const char* unmeasured = "; its speed and memory on a GPU are not measured";
-  if (learns && !samples && may_rotate_beside_learner(recipe.quant))
-    return {config::LearnerForward::bf16, "a learner on a GPU cannot read rotated matrices"};
   if (learns && !samples)
     return {config::LearnerForward::fake_quant, std::string("the CPU's sampler has the GEMMs of low_bit") + unmeasured};
   return {config::LearnerForward::low_bit,
@@ -126,8 +117,7 @@ std::string auto_text_of_forward(const MatchedForward& decided) {
   if (!decided.on_cpu && !decided.on_gpu) return "auto: bf16";
   const std::string where = decided.on_cpu && decided.on_gpu ? "" : decided.on_cpu ? " on the CPU" : " on a GPU";
   return "auto: low_bit with quantized weights" + where + ", without a profile or lora.publish merge; " +
-         (decided.on_gpu ? "fake_quant for a learner on a GPU with an unrotated sampler on the CPU; " : "") +
-         "else bf16";
+         (decided.on_gpu ? "fake_quant for a learner on a GPU with the sampler on the CPU; " : "") + "else bf16";
 }
 
 std::string auto_text_of_bitwise(const MatchedForward& decided) {
@@ -135,14 +125,8 @@ std::string auto_text_of_bitwise(const MatchedForward& decided) {
   return "auto: true with quant.learner.forward low_bit on the CPU, without an int8 lm_head or noise; else false";
 }
 
-bool reads_matrices_on_gpu(const Recipe& recipe) {
-  return samples_on_gpu(recipe) ||
-         (learns_on_gpu(recipe) && recipe.quant.learner_forward != config::LearnerForward::bf16);
-}
-
-bool gains_by_rotation(const Recipe& recipe) {
-  return recipe.quant.weights == config::WeightFormat::int8 && recipe.quant.profile.empty() &&
-         !reads_matrices_on_gpu(recipe);
+bool gains_by_rotation(const QuantRecipe& quant) {
+  return quant.weights == config::WeightFormat::int8 && quant.profile.empty();
 }
 
 }  // namespace qrl::train

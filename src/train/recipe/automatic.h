@@ -36,11 +36,8 @@ void set_former_automatic(Recipe& recipe, const Recipe& recorded, const config::
 std::string auto_text_of_forward(const MatchedForward& decided);
 std::string auto_text_of_bitwise(const MatchedForward& decided);
 
-/// Returns whether the sampler's matrices are used on a GPU, where rotation is unsupported.
-bool reads_matrices_on_gpu(const Recipe& recipe);
-
 /// Returns whether rotation auto is hadamard on a model whose widths its block divides. On real models, rotation
 /// reduces only int8's gap between sampler and learner (docs/science/real-weights.md).
-bool gains_by_rotation(const Recipe& recipe);
+bool gains_by_rotation(const QuantRecipe& quant);
 
 }  // namespace qrl::train

@@ -91,20 +91,18 @@ Type<std::int64_t> block_sizes() {
 
 void add_rotation(Section<QuantRecipe>& quant) {
   Key& rotation = quant.add(fixed, "rollout.rotation", &QuantRecipe::rotation,
-                            "rotate inputs of quantized matrices by blocks; auto: hadamard for int8 on the CPU if the "
-                            "block divides every width and no profile is set, else none");
+                            "rotate inputs of quantized matrices by blocks; auto: hadamard for int8 if the block "
+                            "divides every width and no profile is set, else none");
   rotation.absent_in_record = "none";
   rotation
       .needs("hadamard", "quant.rollout.weights", "int8, fp8_e4m3 or int4",
              "bf16 and fp32 matrices are never rotated: set quant.rollout.rotation: none")
       .needs("hadamard", "quant.rollout.profile", "unset",
              "a profile's scales are for unrotated inputs: set quant.rollout.rotation: none, or quant.rollout.profile: "
-             "null")
-      .needs("hadamard", "rollout.device", "cpu",
-             "rotated matrices are for the CPU only: set quant.rollout.rotation: none");
+             "null");
   rotation.fill = [](Recipe& recipe) {
     RotationKind& kind = recipe.quant.rotation;
-    if (kind == RotationKind::automatic && !gains_by_rotation(recipe)) kind = RotationKind::none;
+    if (kind == RotationKind::automatic && !gains_by_rotation(recipe.quant)) kind = RotationKind::none;
   };
   rotation.effective = [fill = rotation.fill, print = rotation.print](const Recipe& recipe) {
     Recipe filled = recipe;

@@ -88,10 +88,6 @@ void check_formats(const Recipe& recipe, config::RuleBook& rules) {
                 {"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
                 "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda",
                 "with top_p or top_k, tokens are sampled on the CPU from whole rows of logits");
-  rules.require(quant.rotation != config::RotationKind::hadamard || samples || !reads_matrices_on_gpu(recipe),
-                {"quant.rollout.rotation", "trainer.device", "quant.learner.forward"},
-                "quant.learner.forward bf16, or trainer.device cpu, with quant.rollout.rotation hadamard",
-                "a learner on a GPU cannot read rotated matrices: set quant.rollout.rotation: none");
 }
 
 void check_objective(const Recipe& recipe, RecipeUse use, config::RuleBook& rules) {
