@@ -13,6 +13,7 @@ import pathlib
 import gguf
 import numpy as np
 import safetensors.numpy
+import safetensors.torch
 import tokenizers
 from gguf import GGMLQuantizationType as Type
 
@@ -22,11 +23,15 @@ TYPES = (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5
 # Offsets of a block's half-precision scales.
 SCALES = {Type.Q8_0: (0,), Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q5_0: (0,), Type.Q5_1: (0, 2), Type.Q4_K: (0, 2), Type.Q5_K: (0, 2),
           Type.Q6_K: (208,)}
-MODELS = {"llama": True, "qwen2": False, "qwen3": False}  # whether rows of q and k are reordered
+# Folder hf_<name>, architecture, whether rows of q and k are reordered.
+MODELS = {"llama": ("llama", True), "qwen2": ("qwen2", False), "qwen3": ("qwen3", False), "gemma3_bf16": ("gemma3", False)}
 TOKENIZERS = {"gpt2": "gpt-2", "llama3": "llama-bpe", "qwen2": "qwen2", "digits": "smollm"}  # tokenizer.ggml.pre
 NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
          "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+# Gemma has two more norms, and its gains are stored as 1 + w.
+GEMMA_NAMES = NAMES | {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                       "post_feedforward_layernorm": "post_ffw_norm"}
 
 
 def random_rows(rng, kind, rows, columns):
@@ -78,10 +83,18 @@ def write_quantized():
     safetensors.numpy.save_file(tensors, FOLDER / "quantized.safetensors")
 
 
-def write_model(name, reorders):
+def load_weights(folder):
+    weights = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        weights |= {key: value.float().numpy() for key, value in safetensors.torch.load_file(file).items()}
+    return weights
+
+
+def write_model(name, architecture, reorders):
     folder = GOLDEN / f"hf_{name}"
     config = json.loads((folder / "config.json").read_text())
-    writer = gguf.GGUFWriter(FOLDER / f"{name}.gguf", name)
+    writer = gguf.GGUFWriter(FOLDER / f"{name}.gguf", architecture)
+    is_gemma = architecture == "gemma3"
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     writer.add_context_length(config["max_position_embeddings"])
@@ -93,23 +106,28 @@ def write_model(name, reorders):
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    rope = config["rope_parameters"]
+    writer.add_rope_freq_base(rope["full_attention"]["rope_theta"] if is_gemma else rope["rope_theta"])
+    if is_gemma:
+        writer.add_sliding_window(config["sliding_window"])
     writer.add_rope_dimension_count(head_dim)
     eos = config["eos_token_id"]
     writer.add_eos_token_id(eos[0] if isinstance(eos, list) else eos)
     if config["bos_token_id"] is not None:
         writer.add_bos_token_id(config["bos_token_id"])
-    for key, values in safetensors.numpy.load_file(folder / "model.safetensors").items():
+    for key, values in load_weights(folder).items():
         stem, kind = key.rsplit(".", 1)
         if stem in ("model.embed_tokens", "model.norm", "lm_head"):
             target = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[stem]
         else:
             _, _, layer, module = stem.split(".", 3)
-            target = f"blk.{layer}.{NAMES[module]}"
+            target = f"blk.{layer}.{(GEMMA_NAMES if is_gemma else NAMES)[module]}"
             count = {"self_attn.q_proj": heads, "self_attn.k_proj": kv_heads}.get(module)
             if reorders and count:
                 shape = values.shape
                 values = values.reshape(count, 2, shape[0] // count // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+        if is_gemma and stem.endswith("norm"):
+            values = 1 + values
         writer.add_tensor(f"{target}.{kind}", np.ascontiguousarray(values, dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -181,8 +199,8 @@ def main():
     for name, pre in TOKENIZERS.items():
         write_tokenizer(name, pre)
     write_scored_tokenizer()
-    for name, reorders in MODELS.items():
-        write_model(name, reorders)
+    for name, (architecture, reorders) in MODELS.items():
+        write_model(name, architecture, reorders)
     (FOLDER / "manifest.json").write_text(json.dumps({
         "command": "python scripts/golden/gguf_files.py", "numpy": np.__version__, "gguf": gguf.__version__ if hasattr(
             gguf, "__version__") else "unknown"}, indent=2) + "\n")

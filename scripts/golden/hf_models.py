@@ -15,8 +15,8 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import (GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
-                          Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, SmolLM3Config,
                           SmolLM3ForCausalLM)
 
@@ -168,6 +168,40 @@ MODELS = {
         config=Phi3Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
                           rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e4}, sliding_window=5,
                           tie_word_embeddings=False, bos_token_id=None, eos_token_id=[3, 4], **COMMON)),
+    # Texts of W - 1, W, W + 1 and 3 W tokens; every second layer is full, with a base and scaling of its own.
+    "gemma3": dict(
+        model=Gemma3ForCausalLM, seed=51, dtype=torch.float32, lengths=(5, 6, 7, 18),
+        config=Gemma3TextConfig(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, head_dim=10,
+                                intermediate_size=35, rms_norm_eps=1e-6, query_pre_attn_scalar=7, sliding_window=6,
+                                layer_types=["sliding_attention", "full_attention"] * 2,
+                                rope_parameters={"full_attention": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4},
+                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e2}},
+                                bos_token_id=2, eos_token_id=1, **COMMON | dict(num_hidden_layers=4))),
+    # bf16: the factor of the embeddings is rounded, as transformers does with bf16 weights. One layer of six is full.
+    "gemma3_bf16": dict(
+        model=Gemma3ForCausalLM, seed=52, dtype=torch.bfloat16, lengths=(4, 5, 6, 15), max_shard_size="30KB", f32_gradients=True,
+        config=Gemma3TextConfig(vocab_size=131, hidden_size=40, num_attention_heads=4, num_key_value_heads=1, head_dim=12,
+                                intermediate_size=33, rms_norm_eps=1e-5, query_pre_attn_scalar=12, sliding_window=5,
+                                
+                                rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}},
+                                bos_token_id=2, eos_token_id=[1, 106], **COMMON | dict(num_hidden_layers=6))),
+    "olmo3": dict(
+        model=Olmo3ForCausalLM, seed=53, dtype=torch.float32, lengths=(5, 6, 7, 18),
+        config=Olmo3Config(vocab_size=131, hidden_size=36, num_attention_heads=6, num_key_value_heads=2, intermediate_size=35,
+                           rms_norm_eps=1e-6, sliding_window=6, layer_types=["sliding_attention", "full_attention"],
+                           rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+                                                               "original_max_position_embeddings": 32, "beta_fast": 4.0,
+                                                               "attention_factor": 1.2},
+                                            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}},
+                           tie_word_embeddings=False, bos_token_id=None, eos_token_id=3, **COMMON)),
+    "olmo3_plain": dict(
+        model=Olmo3ForCausalLM, seed=54, dtype=torch.bfloat16, lengths=(6, 7, 8, 21), max_shard_size="30KB", f32_gradients=True,
+        config=Olmo3Config(vocab_size=131, hidden_size=40, num_attention_heads=4, num_key_value_heads=4, intermediate_size=35,
+                           rms_norm_eps=1e-5, sliding_window=7,
+                           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 5e5},
+                                            "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}},
+                           tie_word_embeddings=False, bos_token_id=None, eos_token_id=3, **COMMON | dict(num_hidden_layers=4))),
 }
 
 
@@ -176,10 +210,13 @@ def randomize(model, dtype, generator):
 
     Only the values are rounded to `dtype`: model.to(dtype) would round the rotary frequencies as well.
     """
+    # Gains of 1 + w are stored as w. Large ones on outputs: else the scaled, tied embedding makes each greedy token the next.
+    is_gemma = isinstance(model, Gemma3ForCausalLM)
     for name, weight in model.named_parameters():
         noise = torch.randn(weight.shape, generator=generator)
+        center = 1.0 if not is_gemma else 6.0 if "layernorm" in name and ".post_" in name else 0.0
         std = 0.45 if name.endswith("mlp.gate.weight") else 0.3  # routers: their choices have margins
-        weight.data = (std * noise + (1.0 if name.endswith("norm.weight") else 0.0)).to(dtype).float()
+        weight.data = (std * noise + (center if name.endswith("norm.weight") else 0.0)).to(dtype).float()
 
 
 def route_margin(model, sequences):
@@ -198,6 +235,13 @@ def route_margin(model, sequences):
     for hook in hooks:
         hook.remove()
     return least
+
+
+def round_embedding_scale(model, dtype):
+    """transformers rounds the factor of the embeddings to the weights' dtype, which is fp32 here."""
+    scale = getattr(model.get_input_embeddings(), "embed_scale", None)
+    if scale is not None:
+        scale.data = scale.to(dtype).to(scale.dtype)
 
 
 def mean_cross_entropy(model, sequences):
@@ -226,9 +270,10 @@ def make(name, spec):
         spec["config"]._attn_implementation = spec["config"]._experts_implementation = "eager"
         model = spec["model"](spec["config"]).eval()
         randomize(model, spec["dtype"], generator)
+        round_embedding_scale(model, spec["dtype"])
         model.tie_weights()
         vocab_size = spec["config"].vocab_size
-        sequences = [torch.randint(vocab_size, (n,), generator=generator) for n in SEQUENCE_LENGTHS]
+        sequences = [torch.randint(vocab_size, (n,), generator=generator) for n in spec.get("lengths", SEQUENCE_LENGTHS)]
         prompt = torch.randint(vocab_size, (9,), generator=generator)
         if route_margin(model, sequences) < MIN_ROUTE_MARGIN:
             continue
@@ -243,6 +288,7 @@ def make(name, spec):
                          "torch": torch.__version__}
     exact = spec["model"](spec["config"]).eval().double()
     exact.load_state_dict(model.state_dict())
+    round_embedding_scale(exact, spec["dtype"])
     worst = 0.0
     with torch.no_grad():
         for i, ids in enumerate(sequences):

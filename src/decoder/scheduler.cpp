@@ -15,8 +15,8 @@ constexpr std::int32_t kReservedTokens = 1024;
 
 }  // namespace
 
-Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats)
-    : options_(options), pool_(pool), stats_(stats) {}
+Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats, std::int64_t reach)
+    : options_(options), pool_(pool), stats_(stats), reach_(reach) {}
 
 void Scheduler::submit(RequestId id, Request request) {
   Group& group = *groups_.emplace_back(std::make_unique<Group>());
@@ -118,8 +118,9 @@ void Scheduler::start(Sequence& sequence) {
     // The sequence was parked, and its pages were not needed meanwhile.
   } else if (group.prefix == PrefixState::ready) {
     const auto num_full = static_cast<std::size_t>(group.num_prefix_tokens / options_.page_size);
+    sequence.num_dropped = group.num_dropped;
     for (std::size_t i = 0; i < num_full; ++i) {
-      pool_.add_ref(group.prefix_pages[i]);
+      if (std::cmp_greater_equal(i, group.num_dropped)) pool_.add_ref(group.prefix_pages[i]);
       sequence.pages.push_back(group.prefix_pages[i]);
     }
     const std::int64_t num_slots = group.num_prefix_tokens % options_.page_size;
@@ -167,7 +168,7 @@ void Scheduler::preempt_last() {
   sequence.num_cached = 0;
   sequence.runs = false;
   --sequence.group->num_running;
-  free_pages(sequence.pages);
+  free_pages(sequence.pages, sequence.num_dropped);
   waiting_.push_front(&sequence);
   ++stats_.preemptions;
 }
@@ -186,11 +187,25 @@ void Scheduler::advance() {
     if (sequence->leads && sequence->num_cached >= group.num_prefix_tokens) {
       const std::int64_t num_pages = pages_of(group.num_prefix_tokens);
       group.prefix_pages.assign(sequence->pages.begin(), sequence->pages.begin() + num_pages);
-      for (const PageId page : group.prefix_pages) pool_.add_ref(page);
+      group.num_dropped = std::max(sequence->num_dropped, unread_pages(group.num_prefix_tokens));
+      for (std::int64_t i = group.num_dropped; i < num_pages; ++i)
+        pool_.add_ref(group.prefix_pages[static_cast<std::size_t>(i)]);
       group.prefix = PrefixState::ready;
       sequence->leads = false;
     }
+    drop_pages(*sequence);
   }
+}
+
+std::int64_t Scheduler::unread_pages(std::int64_t position) const {
+  return reach_ == 0 ? 0 : std::max<std::int64_t>(0, position - reach_ + 1) / options_.page_size;
+}
+
+void Scheduler::drop_pages(Sequence& sequence) {
+  // `resume` may need the last row again.
+  const std::int64_t unread = unread_pages(sequence.num_cached - 1);
+  for (; sequence.num_dropped < unread; ++sequence.num_dropped)
+    pool_.free(sequence.pages[static_cast<std::size_t>(sequence.num_dropped)]);
 }
 
 /// Removes sequences that have ended, or whose turn has, from the queues.
@@ -260,7 +275,7 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
   leave_queues(finished);
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;
-    free_pages(sequence->pages);
+    free_pages(sequence->pages, sequence->num_dropped);
     if (--group.num_unfinished > 0) continue;
     forget_prefix(group);
     if (group.sample_params.cuts()) --num_cutting_;
@@ -294,9 +309,10 @@ void Scheduler::abandon() {
   num_cutting_ = 0;
 }
 
-void Scheduler::free_pages(std::vector<PageId>& pages) {
-  for (const PageId page : pages) pool_.free(page);
+void Scheduler::free_pages(std::vector<PageId>& pages, std::int64_t& num_dropped) {
+  for (std::size_t i = static_cast<std::size_t>(num_dropped); i < pages.size(); ++i) pool_.free(pages[i]);
   pages.clear();
+  num_dropped = 0;
 }
 
 bool Scheduler::forget_idle_prefix(const Group* keep) {
@@ -315,13 +331,13 @@ bool Scheduler::free_idle_sequence(const Sequence* keep) {
   const auto waiting = std::find_if(waiting_.rbegin(), waiting_.rend(), holds);
   if (parked == parked_.rend() && waiting == waiting_.rend()) return false;
   Sequence& sequence = parked != parked_.rend() ? **parked : **waiting;
-  free_pages(sequence.pages);
+  free_pages(sequence.pages, sequence.num_dropped);
   sequence.num_cached = 0;
   return true;
 }
 
 void Scheduler::forget_prefix(Group& group) {
-  free_pages(group.prefix_pages);
+  free_pages(group.prefix_pages, group.num_dropped);
   group.prefix = PrefixState::absent;
 }
 

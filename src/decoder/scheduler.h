@@ -26,6 +26,9 @@ namespace qrl::decoder {
 /// only if enough pages are free for its tokens plus one page per running sequence. The sequence started first is never
 /// preempted, so every tick progresses.
 ///
+/// With a `reach`, a row reads only that many last positions. Pages before a sequence's reach, and before that of a
+/// prefix's end, are freed.
+///
 /// With Request::by_turns, a sequence is parked before its first turn and after each turn. It keeps its pages, which
 /// are freed before any running sequence is preempted. After `resume` the sequence waits behind others; without its
 /// pages it is recomputed.
@@ -37,7 +40,7 @@ class Scheduler {
  public:
   /// `options`, `pool` and `stats` must outlive this object. The scheduler updates preemptions, shared_prompt_tokens
   /// and peak_kv_pages in `stats`.
-  Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats);
+  Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats, std::int64_t reach = 0);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -88,7 +91,10 @@ class Scheduler {
   void start(Sequence& sequence);
   bool hold_next_page(std::size_t running_idx);
   void preempt_last();
-  void free_pages(std::vector<PageId>& pages);
+  void free_pages(std::vector<PageId>& pages, std::int64_t& num_dropped);
+  void drop_pages(Sequence& sequence);
+  /// Returns how many pages no row at `position` or later reads.
+  std::int64_t unread_pages(std::int64_t position) const;
   bool forget_idle_prefix(const Group* keep);
   bool free_idle_sequence(const Sequence* keep);
   void forget_prefix(Group& group);
@@ -97,6 +103,7 @@ class Scheduler {
   const DecoderOptions& options_;
   PagePool& pool_;
   DecoderStats& stats_;
+  std::int64_t reach_;                          // 0: rows read all positions
   std::vector<std::unique_ptr<Group>> groups_;  // in order of submission
   std::vector<Group*> finished_;                // in order of their end
   std::int64_t num_cutting_ = 0;

@@ -29,8 +29,9 @@ struct Sequence {
   Group* group = nullptr;
   std::int32_t sample_idx = 0;
   types::Completion completion;
-  std::string text_tail;        ///< end of the sampled text, for requests with stop strings
-  std::vector<PageId> pages;    ///< in order of positions
+  std::string text_tail;      ///< end of the sampled text, for requests with stop strings
+  std::vector<PageId> pages;  ///< in order of positions; the first num_dropped are freed
+  std::int64_t num_dropped = 0;
   std::int64_t num_cached = 0;  ///< positions whose KV is in pages when the next tick starts
   std::int64_t num_rows = 0;    ///< number of rows in this tick; the first is at position num_cached
   PageCopy copy;                ///< page copy before this tick's forward pass; num_slots 0: none
@@ -70,6 +71,7 @@ struct Group {
   std::int64_t num_prefix_tokens = 0;
   PrefixState prefix = PrefixState::absent;
   std::vector<PageId> prefix_pages;  ///< valid while `ready`; of the last page, only slots of the prefix are shared
+  std::int64_t num_dropped = 0;      ///< prefix pages, from the first on, that are not held
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };

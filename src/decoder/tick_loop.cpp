@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/threads.h"
+#include "ops/paged_attention.h"
 
 namespace qrl::decoder {
 
@@ -22,10 +23,21 @@ bool completes_stop_string(std::span<const std::string> stop_strings, std::strin
   return false;
 }
 
+namespace {
+
+/// Returns how many last positions a row may read, if all layers have a window; 0: all. A mixture's pages also hold
+/// routes, which are read at the end.
+std::int64_t reach_of(const model::ModelConfig& config) {
+  const bool all_slide = std::ssize(config.sliding_layers) == config.num_hidden_layers;
+  return all_slide && !config.has_experts() ? ops::attention_reach(config.sliding_window) : 0;
+}
+
+}  // namespace
+
 TickLoop::TickLoop(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),
       backend_(std::move(backend)),
-      scheduler_(options_, pool_, stats_),
+      scheduler_(options_, pool_, stats_, reach_of(config)),
       ticks_{StartedTick(config), StartedTick(config)} {}
 
 RequestId TickLoop::submit(Request request) {

@@ -174,7 +174,9 @@ void Learner::apply_uaq(float scale) {
       [&](const std::string& name) { return is_gain(name) || reads_norm(name); },
       [&](const std::string& name, std::span<float> values) {
         const bool gain = is_gain(name);
-        for (float& value : values) value = gain ? value * scale : value / scale;
+        const float offset = config.norm_offset;
+        for (float& value : values)
+          value = !gain ? value / scale : offset == 0 ? value * scale : (value + offset) * scale - offset;
       });
   publisher_->masters_changed();
   weights_->refresh();

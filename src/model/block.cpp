@@ -22,8 +22,6 @@ std::string norm_before(const ModelConfig& config, const std::string& weight) {
   return norm;
 }
 
-bool has_norms_before(const ModelConfig& config) { return !norm_before_attention(config).empty(); }
-
 namespace {
 
 WeightSpec experts_spec(const std::string& prefix, const BlockExperts& experts) {

@@ -65,11 +65,15 @@ inline std::string expert_module(const std::string& prefix, std::int64_t expert,
 
 /// Returns the names of the norms before attention and before the MLP; empty if the model has none there.
 inline std::string_view norm_before_attention(const ModelConfig& config) {
-  return config.norms == NormPlace::before ? "input_layernorm" : "";
+  return config.norms == NormPlace::after ? "" : "input_layernorm";
 }
 inline std::string_view norm_before_mlp(const ModelConfig& config) {
-  return config.norms == NormPlace::before ? "post_attention_layernorm" : "";
+  constexpr std::string_view kNames[] = {"post_attention_layernorm", "", "pre_feedforward_layernorm"};
+  return kNames[static_cast<std::size_t>(config.norms)];
 }
+
+/// Returns whether a norm precedes some linear weight, so that a factor can move between both.
+inline bool has_norms_before(const ModelConfig& config) { return !norm_before_attention(config).empty(); }
 
 inline BlockMatrix qkv_matrix(const ModelConfig& config) {
   const std::int64_t q = config.q_size(), kv = config.kv_size();
@@ -90,9 +94,8 @@ void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain
   QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
                 "one of " + std::to_string(config.num_hidden_layers) + " layers", std::to_string(layer));
   const std::int64_t width = config.hidden_size;
-  const bool is_before = config.norms == NormPlace::before;
   const auto whole_or_head = [&](std::int64_t whole) { return config.qk_norm_whole ? whole : config.head_dim; };
-  if (is_before) {
+  if (has_norms_before(config)) {
     gain(
         BlockGain{"input_layernorm", "input_layernorm", width},
         [](auto& block) -> auto& { return block.input_norm_D; });
@@ -110,14 +113,17 @@ void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain
   matrix(
       BlockMatrix{"o", {}, {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
       [](auto& block) -> auto& { return block.o; });
-  // Hugging Face calls the norm after attention and the norm before the MLP alike.
-  const BlockGain after{"post_attention_layernorm", "post_attention_layernorm", width};
-  if (is_before)
+  const std::string_view before_mlp = norm_before_mlp(config);
+  if (config.norms != NormPlace::before) {
+    // Models with norms before attention and MLP alone have this name for the norm before the MLP.
     gain(
-        after, [](auto& block) -> auto& { return block.post_norm_D; });
-  else
+        BlockGain{"post_attention_layernorm", "post_attention_layernorm", width},
+        [](auto& block) -> auto& { return block.attention_norm_D; });
+  }
+  if (!before_mlp.empty()) {
     gain(
-        after, [](auto& block) -> auto& { return block.attention_norm_D; });
+        BlockGain{before_mlp, before_mlp, width}, [](auto& block) -> auto& { return block.post_norm_D; });
+  }
 }
 
 /// Calls gain(BlockGain, of) and matrix(BlockMatrix, of) for each parameter of a dense layer in forward order.
@@ -190,8 +196,5 @@ void visit_known_matrices(const ModelConfig& config, const OnMatrix& matrix) {
 /// Returns the name of the gain before a linear weight: "model.layers.3.post_attention_layernorm.weight" for
 /// "model.layers.3.mlp.up_proj.weight". Empty for other tensors, and if no norm precedes the weight.
 std::string norm_before(const ModelConfig& config, const std::string& weight);
-
-/// Returns whether a norm precedes some linear weight, so that a factor can move between both.
-bool has_norms_before(const ModelConfig& config);
 
 }  // namespace qrl::model

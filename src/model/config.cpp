@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -84,6 +85,14 @@ std::string float16_note(std::string_view json_text, const std::string& where) {
   return "float16 weights are read exactly, but exported as bfloat16 (export --dtype float32 keeps every bit)";
 }
 
+const char* gate_word(base::Gate gate) { return gate == base::Gate::silu ? "silu" : "gelu_pytorch_tanh"; }
+
+/// Returns √D rounded to the weights' dtype, as transformers multiplies embeddings.
+float embedding_scale(const ModelConfig& config) {
+  const auto scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  return config.dtype == DType::f32 ? scale : base::to_float(base::to_bf16(scale));
+}
+
 void refuse_unsupported(const Reader& reader, const FamilySpec& family) {
   QRL_REQUIRE(reader.find("quantization_config") == nullptr, reader.at("quantization_config"), "an unquantized model",
               "a quantized model", "use the bf16 or fp32 model that it was made from");
@@ -94,10 +103,11 @@ void refuse_unsupported(const Reader& reader, const FamilySpec& family) {
     QRL_REQUIRE(value == nullptr || *value == false, reader.at(key), "false, or no such key", shown(*value),
                 "models with this key are not supported");
   }
-  reader.require_only("hidden_act", "silu");
+  reader.require_only(family.gate == base::Gate::silu ? "hidden_act" : "hidden_activation", gate_word(family.gate));
   reader.require_only("mlp_bias", false);
   reader.require_only("attention_dropout", 0);
   reader.require_only("lm_head_bias", false);
+  reader.require_only("use_bidirectional_attention", false);
   for (const char* key : {"embd_pdrop", "resid_pdrop"}) reader.require_only(key, 0);
   for (const char* key : {"full_attn_mod", "interpolate_factor"}) reader.require_only(key, 1);
   reader.require_only("rope_interleaved", false);
@@ -137,6 +147,8 @@ void read_flags(const Reader& reader, const FamilySpec& family, ModelConfig& con
   config.qk_norm = family.qk_norm != QkNorm::none;
   config.qk_norm_whole = family.qk_norm == QkNorm::whole;
   config.norms = family.norms;
+  config.norm_offset = family.norm_offset;
+  config.gate = family.gate;
   config.fused_projections = family.fused_projections;
   read_attention_bias(reader, family, config);
   for (const NumberKey& number : family.numbers) {
@@ -187,6 +199,12 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   const bool is_assumed = spec_of(config.family).ties_if_absent && reader.find("tie_word_embeddings") == nullptr;
   config.tie_word_embeddings = is_assumed || reader.boolean("tie_word_embeddings");
   config.dtype = read_dtype(reader);
+  if (family.scales_embedding) {
+    QRL_REQUIRE(float16_note(json_text, where).empty(), reader.at("dtype"), "\"bfloat16\" or \"float32\"",
+                "\"float16\"",
+                "the factor of this family's embeddings depends on the dtype: convert the folder with transformers");
+    config.embedding_multiplier = embedding_scale(config);
+  }
   if (const Json* eos = reader.find("eos_token_id")) {
     config.eos_token_ids = token_ids(*eos, config.vocab_size, reader.at("eos_token_id"));
   }
@@ -199,9 +217,11 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
 }
 
 std::string missing_on_gpu(const ModelConfig& config) {
-  if (config.embedding_multiplier != 1 || config.residual_multiplier != 1 || config.attention_multiplier != 0)
+  if (config.embedding_multiplier != 1 || config.residual_multiplier != 1 || config.score_scale() != 0)
     return "multipliers of embeddings, residuals and scores";
   if (config.norms != NormPlace::before) return "norms behind attention and MLP";
+  if (config.norm_offset != 0) return "norms of 1 + w";
+  if (config.gate != base::Gate::silu) return "gated GELU";
   if (config.qk_norm_whole) return "norms over whole projections";
   if (config.rotary_dim() != config.head_dim) return "rotary positions in a part of a head (partial_rotary_factor)";
   if (!config.no_rope_layers.empty()) return "layers without rotary positions";
@@ -258,7 +278,6 @@ std::string config_json(const ModelConfig& config) {
       {"dtype", dtype},
       {"eos_token_id", nullptr},
       {"head_dim", config.head_dim},
-      {"hidden_act", "silu"},
       {"hidden_size", config.hidden_size},
       {"initializer_range", shortest_decimal(config.initializer_range)},
       {"intermediate_size", config.intermediate_size},
@@ -274,13 +293,18 @@ std::string config_json(const ModelConfig& config) {
       {"use_cache", true},
       {"vocab_size", config.vocab_size},
   };
+  root[family.gate == base::Gate::silu ? "hidden_act" : "hidden_activation"] = gate_word(family.gate);
   write_rope(config, family, root);
   if (config.eos_token_ids.size() == 1) root["eos_token_id"] = config.eos_token_ids[0];
   else if (!config.eos_token_ids.empty()) root["eos_token_id"] = config.eos_token_ids;
   if (family.bias == AttentionBias::by_key) root["attention_bias"] = config.o_bias;
   for (const std::string_view key : family.false_keys) root[std::string(key)] = false;
   write_window(config, family, root);
-  for (const NumberKey& number : family.numbers) root[number.key] = shortest_decimal(config.*number.member);
+  for (const NumberKey& number : family.numbers) {
+    const double value = shortest_decimal(config.*number.member);
+    root[number.key] =
+        number.whole && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
+  }
   if (config.has_experts()) write_experts(config, root);
   return root.dump(2) + "\n";
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,9 @@ inline constexpr std::int64_t kMaxExperts = 256;
 inline constexpr const char* kExpertsLack = "experts have no kernels for GPUs and no adapters yet";
 
 enum class RopeType : std::uint8_t { plain, llama3, yarn, linear, longrope };
+
+/// Names a layer's rotary table: none, that of most layers, or that of sliding layers where it differs.
+enum class RopeKind : std::uint8_t { none, common, sliding };
 
 /// Holds config.json's rope_scaling (transformers 4) or rope_parameters (5).
 struct RopeScaling {
@@ -59,11 +64,15 @@ struct ModelConfig {
   std::vector<std::int64_t> no_rope_layers;  ///< layers without rotary positions, ascending
   std::int64_t sliding_window = 0;           ///< maximum tokens that a token of sliding_layers attends to, itself too
   std::vector<std::int64_t> sliding_layers;  ///< ascending
+  double sliding_rope_theta = 0;             ///< rope base of sliding layers, which have no scaling; 0: as elsewhere
   NormPlace norms = NormPlace::before;
+  float norm_offset = 0;  ///< gains are this plus the stored weights: 1 or 0
+  base::Gate gate = base::Gate::silu;
   bool fused_projections = false;   ///< whether q, k and v are one tensor (qkv_proj), and gate and up (gate_up_proj)
   float embedding_multiplier = 1;   ///< factor of the embeddings
   float residual_multiplier = 1;    ///< factor of what attention and MLP add to the residual stream
-  float attention_multiplier = 0;   ///< factor of the scores; 0: 1/√E
+  float attention_multiplier = 0;   ///< factor of the scores; 0: 1/√query_pre_attn_scalar
+  float query_pre_attn_scalar = 0;  ///< 0: E
   float logits_scaling = 1;         ///< divisor of the logits
   float initializer_range = 0.02F;  ///< standard deviation of new weights; Hugging Face's default
   bool tie_word_embeddings = false;
@@ -101,17 +110,33 @@ struct ModelConfig {
   }
   std::int64_t num_sparse_layers() const { return static_cast<std::int64_t>(sparse_layers().size()); }
 
-  /// Returns how many elements of a head rotate: a layer's, or those of layers with rotary positions.
+  /// Returns how many elements of a head rotate in layers with rotary positions.
   std::int64_t rotary_dim() const {
     return static_cast<std::int64_t>(static_cast<double>(head_dim) * partial_rotary_factor);
   }
-  std::int64_t rotary_dim(std::int64_t layer) const {
-    return std::binary_search(no_rope_layers.begin(), no_rope_layers.end(), layer) ? 0 : rotary_dim();
+  bool slides(std::int64_t layer) const {
+    return std::binary_search(sliding_layers.begin(), sliding_layers.end(), layer);
+  }
+  /// Returns a layer's rotary table.
+  RopeKind rope(std::int64_t layer) const {
+    if (std::binary_search(no_rope_layers.begin(), no_rope_layers.end(), layer)) return RopeKind::none;
+    return sliding_rope_theta > 0 && slides(layer) ? RopeKind::sliding : RopeKind::common;
+  }
+  /// Returns the tables that exist: that of most layers, and that of sliding layers if it differs.
+  std::span<const RopeKind> ropes() const {
+    static constexpr RopeKind kKinds[] = {RopeKind::common, RopeKind::sliding};
+    return std::span(kKinds).first(sliding_rope_theta > 0 ? 2 : 1);
   }
 
   /// Returns how many tokens a token attends to in a layer; 0: all before it.
-  std::int64_t window(std::int64_t layer) const {
-    return std::binary_search(sliding_layers.begin(), sliding_layers.end(), layer) ? sliding_window : 0;
+  std::int64_t window(std::int64_t layer) const { return slides(layer) ? sliding_window : 0; }
+
+  /// Returns the factor of the scores; 0: 1/√E.
+  float score_scale() const {
+    const bool is_own = query_pre_attn_scalar > 0 && query_pre_attn_scalar != static_cast<float>(head_dim);
+    return attention_multiplier > 0 || !is_own
+               ? attention_multiplier
+               : static_cast<float>(1 / std::sqrt(static_cast<double>(query_pre_attn_scalar)));
   }
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }

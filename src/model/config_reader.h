@@ -24,6 +24,8 @@ class ConfigReader {
   ConfigReader(std::string_view text, std::string where)
       : where_(std::move(where)), root_(state::parse_json(text, where_)) {
     QRL_REQUIRE(root_.is_object(), where_, "a JSON object", state::shown_value(root_));
+    take_text_part();
+    add_missing_keys();
   }
 
   const nlohmann::json& root() const { return root_; }
@@ -64,6 +66,11 @@ class ConfigReader {
   }
 
  private:
+  /// Reduces the config of a model of text and images to its text model's.
+  void take_text_part();
+  /// Adds a family's values for missing keys.
+  void add_missing_keys();
+
   std::string where_;
   nlohmann::json root_;
 };
@@ -86,8 +93,16 @@ double shortest_decimal(float value);
 /// (rope_parameters), and the layers without them.
 void read_rope(const ConfigReader& reader, const FamilySpec& family, ModelConfig& config);
 
+/// Returns the rotary positions of most layers in a value of rope_parameters. Where a family's sliding layers have
+/// their own, rope_parameters may hold one entry per kind of layer.
+const nlohmann::json& common_rope(const FamilySpec& family, const nlohmann::json& value);
+/// Reads the rope base of sliding layers, in both forms.
+void read_sliding_rope(const ConfigReader& reader, const FamilySpec& family, ModelConfig& config);
+
 /// Writes the same keys in both forms.
 void write_rope(const ModelConfig& config, const FamilySpec& family, nlohmann::json& root);
+/// Adds the rope of sliding layers to what write_rope wrote for most layers.
+void write_sliding_rope(const ModelConfig& config, const FamilySpec& family, nlohmann::json& root);
 
 /// Reads which layers have a sliding window, and its length. A window of at least max_position_embeddings is none.
 /// Throws an input error for windows of a family whose models are known to ignore them.
@@ -117,12 +132,12 @@ inline constexpr std::string_view kReadKeys[] = {
     "model_type", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "pad_token_id",
     "partial_rotary_factor", "quantization_config", "resid_pdrop", "rms_norm_eps", "rope_interleaved",
     "rope_parameters", "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings", "torch_dtype",
-    "use_sliding_window", "vocab_size"};
+    "use_bidirectional_attention", "use_sliding_window", "vocab_size"};
 
 /// Keys of transformers without effect on the forward pass. Keys with a leading underscore are also harmless.
 inline constexpr std::string_view kHarmlessKeys[] = {
     "add_cross_attention", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
-    "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
+    "cache_implementation", "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
     "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
     "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
     "is_decoder", "is_encoder_decoder", "label2id", "length_penalty", "max_length",

@@ -174,7 +174,8 @@ void read_rotating_fraction(const ConfigReader& reader, const FamilySpec& family
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const Json* value = reader.find(key);
     if (value == nullptr || !value->is_object()) continue;
-    if (const auto found = value->find("partial_rotary_factor"); found != value->end() && !found->is_null())
+    const Json& common = common_rope(family, *value);
+    if (const auto found = common.find("partial_rotary_factor"); found != common.end() && !found->is_null())
       places.emplace_back(reader.at(key) + ".partial_rotary_factor", &*found);
   }
   for (const auto& [where, value] : places) {
@@ -260,12 +261,14 @@ void read_rope(const ConfigReader& reader, const FamilySpec& family, ModelConfig
   std::vector<double> thetas;
   std::vector<RopeScaling> scalings;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const Json* value = reader.find(key);
-    if (value == nullptr) continue;
-    QRL_REQUIRE(value->is_object(), reader.at(key), "an object", state::shown_value(*value));
-    scalings.push_back(read_rope_scaling(reader, key, *value, family, config));
-    const auto theta = value->find("rope_theta");
-    if (theta != value->end())
+    const Json* root = reader.find(key);
+    if (root == nullptr) continue;
+    QRL_REQUIRE(root->is_object(), reader.at(key), "an object", state::shown_value(*root));
+    const Json& value = common_rope(family, *root);
+    QRL_REQUIRE(value.is_object(), reader.at(key), "an object a kind of layer", state::shown_value(value));
+    scalings.push_back(read_rope_scaling(reader, key, value, family, config));
+    const auto theta = value.find("rope_theta");
+    if (theta != value.end())
       thetas.push_back(positive(*theta, kMaxTheta, reader.at(std::string(key) + ".rope_theta")));
   }
   if (const Json* theta = reader.find("rope_theta"))
@@ -277,6 +280,7 @@ void read_rope(const ConfigReader& reader, const FamilySpec& family, ModelConfig
   QRL_REQUIRE(scalings.size() < 2 || scalings[0] == scalings[1], reader.at("rope_scaling"),
               "the same as rope_parameters", "a different rope scaling");
   config.rope_theta = thetas[0];
+  read_sliding_rope(reader, family, config);
   if (!scalings.empty()) config.rope_scaling = scalings[0];
   QRL_REQUIRE(config.rope_scaling.type != RopeType::yarn || config.rope_theta > 1, reader.at("rope_theta"),
               "more than 1 with yarn", Json(config.rope_theta).dump());
@@ -303,16 +307,18 @@ void write_rope(const ModelConfig& config, const FamilySpec& family, Json& root)
   if (family.partial_rotary)
     root["partial_rotary_factor"] = rope["partial_rotary_factor"] = config.partial_rotary_factor;
   root["rope_parameters"] = rope;
+  write_sliding_rope(config, family, root);
   if (!family.layers_without_rope) return;
   Json flags = Json::array();
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
-    flags.push_back(config.rotary_dim(layer) > 0 ? 1 : 0);
+    flags.push_back(config.rope(layer) == RopeKind::none ? 0 : 1);
   root["no_rope_layers"] = flags;
 }
 
 std::string describe_rope(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   std::string text = ", rope theta " + Json(config.rope_theta).dump();
+  if (config.sliding_rope_theta > 0) text += " (" + Json(config.sliding_rope_theta).dump() + " in sliding layers)";
   if (scaling.type == RopeType::longrope) {
     text += ", longrope with the factors of short texts (" + std::to_string(scaling.longest) +
             " positions need other factors)";

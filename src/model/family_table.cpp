@@ -26,6 +26,15 @@ constexpr std::string_view kPhi3Keys[] = {"auto_map", "original_max_position_emb
 
 constexpr std::string_view kNoMlpBias[] = {"mlp_bias"};
 
+constexpr NumberKey kScoreScalar[] = {
+    {"query_pre_attn_scalar", &ModelConfig::query_pre_attn_scalar, 256, nullptr, /*whole=*/true}};
+constexpr std::string_view kGemma3Keys[] = {"hidden_activation", "rope_local_base_freq", "sliding_window_pattern"};
+constexpr const char* kGemma3Missing = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+    "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": true, "sliding_window": 4096, "rope_theta": 1000000, "rope_local_base_freq": 10000,
+    "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})";
+
 /// The only place that names a family. A row lists what differs from a Llama with biases by attention_bias.
 constexpr std::array kFamilies = {
     FamilySpec{.family = Family::qwen3,
@@ -35,19 +44,19 @@ constexpr std::array kFamilies = {
                .windows = true,
                .needs_head_dim = true,
                .qk_norm = QkNorm::heads,
-               .gguf = true},
+               .gguf = "qwen3"},
     FamilySpec{.family = Family::qwen2,
                .model_type = "qwen2",
                .architecture = "Qwen2ForCausalLM",
                .bias = AttentionBias::always,
                .window = WindowRule::switched,
                .windows = true,
-               .gguf = true},
+               .gguf = "qwen2"},
     FamilySpec{.family = Family::llama,
                .model_type = "llama",
                .architecture = "LlamaForCausalLM",
                .splits_width = true,
-               .gguf = true,
+               .gguf = "llama",
                .gguf_permutes = true,
                .false_keys = kNoMlpBias},
     FamilySpec{.family = Family::qwen3_moe,
@@ -68,7 +77,7 @@ constexpr std::array kFamilies = {
     FamilySpec{.family = Family::granite,
                .model_type = "granite",
                .architecture = "GraniteForCausalLM",
-               .gguf = true,
+               .gguf = "granite",
                .gguf_permutes = true,
                .numbers = kMultipliers,
                .false_keys = kNoMlpBias},
@@ -78,7 +87,7 @@ constexpr std::array kFamilies = {
                .window = WindowRule::switched,
                .layers_without_rope = true,
                .ties_if_absent = true,
-               .gguf = true,
+               .gguf = "smollm3",
                .gguf_permutes = true,
                .keys = kRopeLayerKeys,
                .false_keys = kNoMlpBias},
@@ -97,6 +106,25 @@ constexpr std::array kFamilies = {
                .partial_rotary = true,
                .longrope = true,
                .keys = kPhi3Keys},
+    FamilySpec{.family = Family::gemma3,
+               .model_type = "gemma3_text",
+               .architecture = "Gemma3ForCausalLM",
+               .bias = AttentionBias::none,
+               .window = WindowRule::pattern,
+               .windows = true,
+               .splits_width = true,
+               .qk_norm = QkNorm::heads,
+               .norms = NormPlace::both,
+               .norm_offset = 1,
+               .gate = base::Gate::gelu_tanh,
+               .scales_embedding = true,
+               .window_pattern = 6,
+               .sliding_theta = "rope_local_base_freq",
+               .wrapper = "gemma3",
+               .gguf = "gemma3",
+               .missing_keys = kGemma3Missing,
+               .numbers = kScoreScalar,
+               .keys = kGemma3Keys},
 };
 
 static_assert(
@@ -113,8 +141,6 @@ struct MissingPart {
 };
 constexpr MissingPart kMissingParts[] = {
     {"gemma2", "soft caps of scores and logits, and windows of single layers"},
-    {"gemma3", "two rotary bases, and norms of 1 + w"},
-    {"gemma3_text", "two rotary bases, and norms of 1 + w"},
     {"gpt_oss", "attention sinks, windows of single layers, and experts with biases in MXFP4"},
     {"lfm2", "convolution layers"},
     {"ministral", "windows of single layers"},
@@ -134,10 +160,19 @@ bool FamilySpec::has_key(std::string_view key) const {
 
 const FamilySpec& spec_of(Family family) { return kFamilies.at(static_cast<std::size_t>(family)); }
 
-const FamilySpec* find_family(std::string_view model_type) {
-  const auto* found = std::ranges::find_if(kFamilies, [&](const FamilySpec& s) { return model_type == s.model_type; });
+namespace {
+
+const FamilySpec* find_by(const char* FamilySpec::*name, std::string_view word) {
+  const auto* found = std::ranges::find_if(
+      kFamilies, [&](const FamilySpec& spec) { return spec.*name != nullptr && word == spec.*name; });
   return found == kFamilies.end() ? nullptr : found;
 }
+
+}  // namespace
+
+const FamilySpec* find_family(std::string_view model_type) { return find_by(&FamilySpec::model_type, model_type); }
+const FamilySpec* find_wrapped_family(std::string_view model_type) { return find_by(&FamilySpec::wrapper, model_type); }
+const FamilySpec* find_gguf_family(std::string_view architecture) { return find_by(&FamilySpec::gguf, architecture); }
 
 std::string family_words() {
   std::string words;

@@ -74,8 +74,8 @@ void add_ids(const ModelConfig& config, std::vector<GgufKey>& keys) {
 
 std::vector<GgufKey> keys_of(const GgufExport& out, const ModelConfig& config) {
   const FamilySpec& family = spec_of(config.family);
-  Keys keys(family.model_type);
-  keys.add("general.architecture", std::string(family.model_type));
+  Keys keys(family.gguf);
+  keys.add("general.architecture", std::string(family.gguf));
   keys.add("general.type", std::string("model"));
   keys.add("general.name", out.file.stem().string());
   keys.add("general.file_type", out.precision.file_type);
@@ -91,7 +91,9 @@ std::vector<GgufKey> keys_of(const GgufExport& out, const ModelConfig& config) {
   keys.size("attention.key_length", config.head_dim);
   keys.size("attention.value_length", config.head_dim);
   keys.own("attention.layer_norm_rms_epsilon", config.rms_norm_eps);
-  for (const NumberKey& number : family.numbers) keys.own(number.gguf, config.*number.member);
+  for (const NumberKey& number : family.numbers)
+    if (number.gguf != nullptr) keys.own(number.gguf, config.*number.member);
+  if (!config.sliding_layers.empty()) keys.size("attention.sliding_window", config.sliding_window);
   add_rope(config, keys);
   std::vector<GgufKey> all = keys.take();
   std::ranges::copy(out.tokenizer_keys, std::back_inserter(all));
@@ -103,9 +105,36 @@ std::vector<GgufKey> keys_of(const GgufExport& out, const ModelConfig& config) {
 
 std::span<const GgufPrecision> gguf_precisions() { return kPrecisions; }
 
+namespace {
+
+/// Throws an input error unless windows, the base of sliding layers' rope and the factor of the scores are those that
+/// llama.cpp sets without a key.
+void require_llama_cpps_windows(const ModelConfig& config, const FamilySpec& family) {
+  const std::string advice = "export a Hugging Face folder (--out)";
+  std::vector<std::int64_t> sliding;
+  for (std::int64_t layer = 0; family.window_pattern > 0 && layer < config.num_hidden_layers; ++layer)
+    if ((layer + 1) % family.window_pattern != 0) sliding.push_back(layer);
+  QRL_REQUIRE(config.sliding_layers == sliding, "--gguf",
+              family.window_pattern == 0 ? "a model without sliding windows"
+                                         : "a full layer after each " + std::to_string(family.window_pattern - 1) +
+                                               " sliding ones, as llama.cpp has it",
+              "other windows", advice);
+  constexpr double kLocalTheta = 10000;
+  QRL_REQUIRE(config.sliding_rope_theta == 0 || config.sliding_rope_theta == kLocalTheta, "--gguf",
+              std::string(family.sliding_theta) + " 10000, as llama.cpp has it",
+              std::to_string(config.sliding_rope_theta), advice);
+  const std::int64_t scalar =
+      gguf_score_scalar(config.num_hidden_layers, config.hidden_size / config.num_attention_heads, config.head_dim);
+  QRL_REQUIRE(config.query_pre_attn_scalar == 0 || config.query_pre_attn_scalar == static_cast<float>(scalar), "--gguf",
+              std::string(kScoreScalarKey) + " " + std::to_string(scalar) + ", as llama.cpp has it",
+              std::to_string(config.query_pre_attn_scalar), advice);
+}
+
+}  // namespace
+
 void require_gguf_export(const ModelConfig& config) {
   const FamilySpec& family = spec_of(config.family);
-  QRL_REQUIRE(family.gguf, "--gguf", "a family with an architecture in GGUF (docs/reference/models.md)",
+  QRL_REQUIRE(family.gguf != nullptr, "--gguf", "a family with an architecture in GGUF (docs/reference/models.md)",
               family.model_type, "export a Hugging Face folder (--out) and convert it with llama.cpp");
   const RopeScaling& scaling = config.rope_scaling;
   const bool is_plain_yarn = !scaling.attention_factor && !scaling.mscale && !scaling.mscale_all_dim &&
@@ -113,8 +142,7 @@ void require_gguf_export(const ModelConfig& config) {
   QRL_REQUIRE(scaling.type != RopeType::longrope && (scaling.type != RopeType::yarn || is_plain_yarn), "--gguf",
               "rope_scaling none, linear, llama3, or yarn with its usual constants", "another one",
               "export a Hugging Face folder (--out) and convert it with llama.cpp");
-  QRL_REQUIRE(config.sliding_layers.empty(), "--gguf", "a model without sliding windows", "windows",
-              "export a Hugging Face folder (--out)");
+  require_llama_cpps_windows(config, family);
   std::vector<std::int64_t> without_rope;
   for (std::int64_t layer = 3; family.layers_without_rope && layer < config.num_hidden_layers; layer += 4)
     without_rope.push_back(layer);
@@ -134,8 +162,8 @@ std::map<std::string, std::int64_t> save_gguf(const GgufExport& out, const Model
     ++types[type.name];
   };
   for (const WeightSpec& spec : weight_specs(config)) {
-    by_name.emplace(gguf_name(spec.name), spec);
-    add(gguf_name(spec.name), type_of(out.precision, spec), spec.shape);
+    by_name.emplace(gguf_name(config, spec.name), spec);
+    add(gguf_name(config, spec.name), type_of(out.precision, spec), spec.shape);
   }
   if (config.rope_scaling.type == RopeType::llama3)
     add(kGgufRopeFactors, *state::find_gguf_type(std::string_view("F32")), {config.head_dim / 2});
@@ -146,6 +174,8 @@ std::map<std::string, std::int64_t> save_gguf(const GgufExport& out, const Model
       return;
     }
     weights.read(spec->second, to.data());
+    if (spec->second.kind == WeightKind::norm && config.norm_offset != 0)
+      std::ranges::transform(to, to.begin(), [&](float value) { return value + config.norm_offset; });
     reorder_rows(config, spec->second, RowOrder::llama_cpp, to.data());
   });
   return types;

@@ -31,8 +31,8 @@ class GgufMetadata {
     const std::string* architecture = file.text("general.architecture");
     QRL_REQUIRE(architecture != nullptr, at("general.architecture"), "an architecture", "no such key");
     architecture_ = *architecture;
-    family_ = find_family(architecture_);
-    QRL_REQUIRE(family_ != nullptr && family_->gguf, at("general.architecture"),
+    family_ = find_gguf_family(architecture_);
+    QRL_REQUIRE(family_ != nullptr, at("general.architecture"),
                 "an architecture that is read from GGUF (docs/reference/models.md)", base::quoted(architecture_),
                 "take the Hugging Face folder of this model, if its family is supported");
   }
@@ -115,10 +115,13 @@ std::string config_text(const GgufFile& file, const GgufMetadata& metadata) {
                {"torch_dtype", "bfloat16"}};
   if (family.bias == AttentionBias::by_key) root["attention_bias"] = has_tensor(file, "blk.0.attn_output.bias");
   for (const NumberKey& number : family.numbers) {
-    const auto value = metadata.number(number.gguf);
+    const auto value = number.gguf == nullptr ? std::nullopt : metadata.number(number.gguf);
     if (value) root[number.key] = decimal(*value);
   }
   add_rope(file, metadata, head_dim, root);
+  if (family.window == WindowRule::pattern) root["sliding_window"] = metadata.required("attention.sliding_window");
+  if (family.has_key(kScoreScalarKey))
+    root[kScoreScalarKey] = gguf_score_scalar(root["num_hidden_layers"], width / heads, head_dim);
   add_ids(file, root);
   return root.dump();
 }
@@ -147,7 +150,7 @@ RopeScaling llama3_scaling(const GgufFile& file, const ModelConfig& config, cons
 void require_gguf_tensors(const GgufFile& file, const ModelConfig& config, const std::string& where) {
   std::set<std::string> wanted = {kGgufRopeFactors};
   for (const WeightSpec& spec : weight_specs(config)) {
-    const std::string name = gguf_name(spec.name);
+    const std::string name = gguf_name(config, spec.name);
     const auto found = file.tensors().find(name);
     QRL_REQUIRE(found != file.tensors().end(), where, "a tensor " + base::quoted(name), "no such tensor",
                 "the tensors do not fit the file's metadata");
@@ -161,14 +164,15 @@ void require_gguf_tensors(const GgufFile& file, const ModelConfig& config, const
 }
 
 void read_gguf_tensor(const GgufFile& file, const ModelConfig& config, const WeightSpec& spec, float* to) {
-  const std::string name = gguf_name(spec.name);
+  const std::string name = gguf_name(config, spec.name);
+  const float offset = spec.kind == WeightKind::norm ? config.norm_offset : 0;
   const state::GgufTensor& tensor = file.tensors().find(name)->second;
   const std::int64_t width = tensor.shape[tensor.shape.rank() - 1], num_rows = tensor.shape.numel() / width;
   base::parallel_for(num_rows, std::max<std::int64_t>(1, 65536 / width), [&](base::Range rows) {
     const std::span<float> mine(to + rows.begin * width, static_cast<std::size_t>(rows.size() * width));
     file.read_f32(tensor, rows.begin * width, mine);
     for (float& value : mine) {
-      value = base::to_float(base::to_bf16(value));
+      value = base::to_float(base::to_bf16(value - offset));
       QRL_REQUIRE(std::isfinite(value), state::shown(file.path()) + ": tensor " + base::quoted(name), "finite weights",
                   std::to_string(value), "the file is broken");
     }

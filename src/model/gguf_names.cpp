@@ -19,6 +19,10 @@ constexpr GgufName kModuleNames[] = {{"self_attn.q_proj", "attn_q"},          {"
                                      {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},
                                      {"mlp.down_proj", "ffn_down"},           {"input_layernorm", "attn_norm"},
                                      {"post_attention_layernorm", "ffn_norm"}};
+/// Names in models with norms before and behind attention and MLP.
+constexpr GgufName kNormNames[] = {{"post_attention_layernorm", "post_attention_norm"},
+                                   {"pre_feedforward_layernorm", "ffn_norm"},
+                                   {"post_feedforward_layernorm", "post_ffw_norm"}};
 constexpr GgufName kTableNames[] = {
     {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
 
@@ -30,14 +34,17 @@ std::string_view stem_of(std::span<const GgufName> names, std::string_view modul
 
 }  // namespace
 
-std::string gguf_name(const std::string& weight) {
+std::string gguf_name(const ModelConfig& config, const std::string& weight) {
   const std::size_t dot = weight.rfind('.');
   const std::string module = weight.substr(0, dot), kind = weight.substr(dot);
   const std::string layers = "model.layers.";
   if (!module.starts_with(layers)) return std::string(stem_of(kTableNames, module)) + kind;
   const std::size_t end = module.find('.', layers.size());
+  const std::string_view inner = std::string_view(module).substr(end + 1);
+  const bool is_own = config.norms == NormPlace::both &&
+                      std::ranges::find(kNormNames, inner, &GgufName::module) != std::end(kNormNames);
   return "blk." + module.substr(layers.size(), end - layers.size()) + "." +
-         std::string(stem_of(kModuleNames, std::string_view(module).substr(end + 1))) + kind;
+         std::string(is_own ? stem_of(kNormNames, inner) : stem_of(kModuleNames, inner)) + kind;
 }
 
 void reorder_rows(const ModelConfig& config, const WeightSpec& spec, RowOrder order, float* values) {

@@ -65,7 +65,13 @@ void scale_longrope(const ModelConfig& config, RopeFrequencies& rope) {
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const ModelConfig& config) {
+RopeFrequencies rope_frequencies(const ModelConfig& config, RopeKind kind) {
+  if (kind == RopeKind::sliding) {
+    ModelConfig plain = config;
+    plain.rope_theta = config.sliding_rope_theta;
+    plain.rope_scaling = {};
+    return rope_frequencies(plain);
+  }
   RopeFrequencies rope;
   const RopeScaling& scaling = config.rope_scaling;
   const auto width = static_cast<double>(config.rotary_dim());
@@ -80,9 +86,17 @@ RopeFrequencies rope_frequencies(const ModelConfig& config) {
   return rope;
 }
 
-base::Buffer make_rope_table(const ModelConfig& config, std::int64_t max_positions) {
-  const RopeFrequencies rope = rope_frequencies(config);
-  return ops::make_rope_table(max_positions, rope.inverse, rope.attention_factor);
+RopeTables::RopeTables(const ModelConfig& config, std::int64_t max_positions) {
+  for (const RopeKind kind : config.ropes()) {
+    const RopeFrequencies rope = rope_frequencies(config, kind);
+    tables_.push_back(ops::make_rope_table(max_positions, rope.inverse, rope.attention_factor));
+  }
+}
+
+base::View RopeTables::of(RopeKind kind) const {
+  base::View table = tables_[kind == RopeKind::sliding ? 1 : 0].view();
+  if (kind == RopeKind::none) table.shape = {table.shape[0], 0};
+  return table;
 }
 
 }  // namespace qrl::model

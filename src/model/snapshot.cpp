@@ -105,6 +105,10 @@ std::span<const float> values_of(const base::View& view) {
   return {view.as<float>(), static_cast<std::size_t>(view.numel())};
 }
 
+void store_vector(std::span<const float> values, float offset, float* to) {
+  std::transform(values.begin(), values.end(), to, [=](float value) { return offset == 0 ? value : value + offset; });
+}
+
 /// Stores this member's share of the embedding. Returns false if a weight in it is not finite.
 bool store_table(const base::Team& team, const base::View& from, const base::Buffer& to) {
   constexpr std::int64_t kGrain = 1024;
@@ -217,7 +221,7 @@ class Snapshot::Writer {
     if (spec.kind == WeightKind::embedding) note(store_table(team, view, snapshot_.embedding_VD_), name);
     if (const auto vector = vectors_.find(name); vector != vectors_.end() && team.rank() == 0) {
       const auto values = values_of(view);
-      std::copy(values.begin(), values.end(), vector->second);
+      store_vector(values, spec.kind == WeightKind::norm ? snapshot_.config_.norm_offset : 0, vector->second);
       if (const float* smoothing = smoothing_of(snapshot_.profile_.get(), name); smoothing != nullptr) {
         for (std::size_t i = 0; i < values.size(); ++i) vector->second[i] /= smoothing[i];
       }
@@ -341,7 +345,7 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
   const auto store_gain = [&](const std::string& weight, const base::Buffer& to) -> std::string {
     if (!lora_.train_norms) return {};
     const auto values = values_of(adapters.find(weight)->second);
-    std::copy(values.begin(), values.end(), to.as<float>());
+    store_vector(values, config_.norm_offset, to.as<float>());
     return all_finite(values) ? "" : weight;
   };
   std::vector<std::string> broken(layers_.size() + 1);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -51,7 +52,7 @@ void require_part(const TensorFiles& files, const StoredPart& part, const std::s
   const state::SafetensorsFile* file = files.find(part.name);
   QRL_REQUIRE(file != nullptr, dir, "a tensor " + base::quoted(part.name, part.name.size()), "no such tensor",
               "the weights do not match config.json");
-  const base::Shape& shape = file->entry(part.name).shape;
+  const base::Shape& shape = file->entry(files.stored_name(part.name)).shape;
   QRL_REQUIRE(shape == part.shape, tensor_in(*file, part.name), "shape " + part.shape.to_string(), shape.to_string(),
               "the weights do not match config.json");
 }
@@ -60,7 +61,7 @@ void read_part(const TensorFiles& files, const StoredPart& part, float* to) {
   const state::SafetensorsFile& file = *files.find(part.name);
   base::parallel_for(part.shape.numel(), kReadChunk, [&](base::Range range) {
     const std::span<float> mine(to + range.begin, static_cast<std::size_t>(range.size()));
-    file.read_f32(part.name, range.begin, mine);
+    file.read_f32(files.stored_name(part.name), range.begin, mine);
     const auto bad = std::find_if(mine.begin(), mine.end(), [](float value) { return !std::isfinite(value); });
     QRL_REQUIRE(bad == mine.end(), tensor_in(file, part.name), "finite weights",
                 std::to_string(*bad) + " at element " + std::to_string(range.begin + (bad - mine.begin())),
@@ -96,8 +97,8 @@ void require_no_extra_tensor(const TensorFiles& files, const ModelConfig& config
     const std::string where = state::shown(file->path()) + ": tensor " + base::quoted(name);
     QRL_REQUIRE(name == head && config.tie_word_embeddings, where, "only the tensors of config.json",
                 "an extra tensor");
-    QRL_REQUIRE(same_values(*file, head, *files.find(embedding), embedding), where,
-                "the embedding's values (tie_word_embeddings is true)", "different values",
+    QRL_REQUIRE(same_values(*file, files.stored_name(head), *files.find(embedding), files.stored_name(embedding)),
+                where, "the embedding's values (tie_word_embeddings is true)", "different values",
                 "set tie_word_embeddings to false if the head has its own weights");
   }
 }
@@ -168,6 +169,42 @@ TensorFiles::TensorFiles(const std::filesystem::path& dir) {
   }
   if (!single) refuse_without_safetensors(dir);
   for (const auto& [name, entry] : open(dir / kSingleFile).tensors()) add(name, dir / kSingleFile);
+}
+
+namespace {
+
+/// Returns a tensor's name in a text model alone; empty for a tensor of another part.
+std::string text_name(const std::string& name) {
+  for (const std::string_view other :
+       {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."}) {
+    if (name.starts_with(other)) return {};
+  }
+  for (const auto& [prefix, text] :
+       {std::pair<std::string_view, std::string_view>{"language_model.", ""}, {"model.language_model.", "model."}}) {
+    if (name.starts_with(prefix)) return std::string(text) + name.substr(prefix.size());
+  }
+  return name;
+}
+
+}  // namespace
+
+std::int64_t TensorFiles::take_text_model() {
+  std::int64_t num_dropped = 0;
+  for (auto& [name, file] : std::exchange(by_name_, {})) {
+    const std::string text = text_name(name);
+    if (text.empty()) {
+      ++num_dropped;
+      continue;
+    }
+    if (text != name) stored_names_.emplace(text, name);
+    QRL_REQUIRE(by_name_.emplace(text, file).second, tensor_in(*file, name), "one tensor for " + text, "a second one");
+  }
+  return num_dropped;
+}
+
+const std::string& TensorFiles::stored_name(const std::string& name) const {
+  const auto found = stored_names_.find(name);
+  return found == stored_names_.end() ? name : found->second;
 }
 
 const state::SafetensorsFile* TensorFiles::find(std::string_view name) const {

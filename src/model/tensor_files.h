@@ -25,7 +25,13 @@ class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& dir);
 
+  /// Keeps the text model of a folder of text and images, under the names of a text model alone. Returns the number of
+  /// tensors that it drops: those of a vision tower. Throws an input error for two tensors of one name.
+  std::int64_t take_text_model();
+
   const state::SafetensorsFile* find(std::string_view name) const;
+  /// Returns a tensor's name in its file.
+  const std::string& stored_name(const std::string& name) const;
   const std::map<std::string, const state::SafetensorsFile*, std::less<>>& by_name() const { return by_name_; }
 
  private:
@@ -34,6 +40,7 @@ class TensorFiles {
 
   std::map<std::filesystem::path, std::unique_ptr<state::SafetensorsFile>> files_;
   std::map<std::string, const state::SafetensorsFile*, std::less<>> by_name_;
+  std::map<std::string, std::string> stored_names_;  ///< of tensors that take_text_model has renamed
 };
 
 /// Throws an input error for a missing, misshaped or extra tensor, or a tensor that stacks all experts. Accepts RoPE's

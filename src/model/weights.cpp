@@ -166,7 +166,7 @@ WeightSource new_weights(const ModelConfig& config, std::uint64_t seed) {
     tensor_idx.emplace(spec.name, static_cast<std::uint32_t>(tensor_idx.size()));
   return WeightSource([=](const WeightSpec& spec, float* to) {
     const std::int64_t count = spec.shape.numel();
-    if (spec.kind == WeightKind::norm) std::fill_n(to, count, 1.0F);
+    if (spec.kind == WeightKind::norm) std::fill_n(to, count, 1.0F - config.norm_offset);
     else if (spec.kind == WeightKind::bias) std::fill_n(to, count, 0.0F);
     else fill_normal(to, count, is_residual_output(spec.name) ? residual_std : range, field, tensor_idx.at(spec.name));
   });
@@ -185,7 +185,14 @@ HfModel open_hf(const fs::path& dir) {
     const Json generation = Json::parse(text);
     if (generation != generation_config_of(config)) config.generation_config = generation.dump();
   }
-  const auto files = std::make_shared<const TensorFiles>(dir);
+  const auto files = std::make_shared<TensorFiles>(dir);
+  if (spec_of(config.family).wrapper != nullptr) {
+    const std::int64_t num_dropped = files->take_text_model();
+    if (num_dropped > 0)
+      base::log_once(state::shown(dir) + ": vision",
+                     state::shown(dir) + ": the text model is read; skipped tensors of the vision tower: " +
+                         std::to_string(num_dropped));
+  }
   require_tensors_of(*files, config, state::shown(dir));
   return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_tensor(*files, spec, to); })};
 }

@@ -37,6 +37,10 @@ struct KvPages {
   const float *key_scales = nullptr, *value_scales = nullptr;
 };
 
+/// Returns how many last positions, its own included, a row with this window may read: the window and the rest of the
+/// span that it begins in.
+std::int64_t attention_reach(std::int64_t window);
+
 /// Returns the bytes of a page in `keys`. A page in `values` has the same size.
 std::int64_t kv_page_bytes(const HeadShape& shape, quant::KvFormat format, std::int64_t page_size);
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "base/gate.h"
 #include "ops/varlen_attention.h"
 
 namespace qrl::ops {
@@ -71,10 +72,11 @@ struct QkvGradients {
 };
 void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients);
 
-/// Computes out = silu(gate) · up. halves: [rows, 2F], gate first; out: [rows, F].
-void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out);
+/// Computes out = activation(gate) · up. halves: [rows, 2F], gate first; out: [rows, F].
+void swiglu(base::Gate activation, std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out);
 /// Computes d_halves [rows, 2F], in the dtype of halves, from d_out [rows, F].
-void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves);
+void swiglu_backward(base::Gate activation, std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out,
+                     MixedArray d_halves);
 
 /// Describes rows of logits whose distribution is softmax(logits · inverse_temperature), in fp32.
 struct TokenDistribution {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/gate.h"
 #include "base/threads.h"
 #include "base/view.h"
 #include "ops/linear.h"
@@ -29,8 +30,10 @@ void add_branch(base::Team& team, const BranchSum& sum, const float* y_ND, base:
 void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float eps, base::Range rows, Activations& out,
               Activations* also = nullptr);
 
-/// Computes out = quantize(silu(gate) · up). halves: fp32 [*, 2F], gate first; F = out.width. `also` as in rms_norm.
-void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also = nullptr);
+/// Computes out = quantize(activation(gate) · up). halves: fp32 [*, 2F], gate first; F = out.width. `also` as in
+/// rms_norm.
+void swiglu(base::Team& team, base::Gate activation, const float* halves_N2F, base::Range rows, Activations& out,
+            Activations* also = nullptr);
 
 /// Makes the table [max_positions, E] of the angles position · theta^(−2i/E): E/2 cosines, then E/2 sines, computed in
 /// fp64 and stored as fp32.

@@ -189,7 +189,7 @@ TEST_CASE("device swiglu: takes gate and up from one row") {
     }
     ops::Activations want(quant::Format::f32, kRows, width);
     base::Team alone = base::Team::solo();
-    ops::swiglu(alone, packed.data(), {0, kRows}, want);
+    ops::swiglu(alone, base::Gate::silu, packed.data(), {0, kRows}, want);
     const OnDevice<std::uint16_t> there(gate_up);
     in_both_orders([&] {
       const QuantizedOnDevice got(quant::Format::bf16, kRows, width);

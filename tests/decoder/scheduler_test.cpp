@@ -37,11 +37,13 @@ class FakeKv {
   }
 
   /// Stores the row's KV and returns how many of positions 0 … position hold a wrong value.
-  int forward(std::span<const TokenId> tokens, std::int64_t position, const PageId* pages) {
+  /// With a `reach`, only the last positions count.
+  int forward(std::span<const TokenId> tokens, std::int64_t position, const PageId* pages, std::int64_t reach) {
     int num_wrong = 0;
     std::uint64_t hash = kEmptyHash;
     for (std::int64_t i = 0; i <= position; ++i) {
       hash = extend(hash, tokens[static_cast<std::size_t>(i)]);
+      if (reach > 0 && i <= position - reach) continue;
       std::uint64_t& kv = slot(pages[i / page_size_], i % page_size_);
       if (i == position) kv = hash;
       num_wrong += kv != hash;
@@ -63,6 +65,7 @@ struct Case {
   std::vector<std::vector<std::size_t>> lengths;  // of each request's samples
   std::vector<std::size_t> ticks_before;          // before each request's submission; ascending
   std::size_t num_ticks_ahead = 0;                // in flight when the next is chosen
+  std::int64_t reach = 0;                         // of rows; 0: all positions
 };
 
 Request scheduled(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int32_t num_samples,
@@ -134,7 +137,7 @@ struct StartedTick {
 CaseOutcome run(const Case& c, base::RandomStream& random) {
   CaseOutcome outcome;
   PagePool pool(c.options.kv_pages);
-  Scheduler scheduler(c.options, pool, outcome.stats);
+  Scheduler scheduler(c.options, pool, outcome.stats, c.reach);
   Plan plan(any_config());
   FakeKv kv(c.options.kv_pages, c.options.page_size);
   std::vector<FinishedRequest> finished_requests;
@@ -228,7 +231,7 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
       }
       for (auto i = static_cast<std::size_t>(part.rows.begin); i < static_cast<std::size_t>(part.rows.end); ++i) {
         REQUIRE(known(plan.tokens_N[i]) == tokens_of_row[i][static_cast<std::size_t>(plan.positions_N[i])]);
-        num_wrong += kv.forward(tokens_of_row[i], plan.positions_N[i], plan.page_tables_N[i]);
+        num_wrong += kv.forward(tokens_of_row[i], plan.positions_N[i], plan.page_tables_N[i], c.reach);
       }
     }
     REQUIRE(num_wrong == 0);
@@ -287,6 +290,36 @@ TEST_CASE("scheduler: 10,000 random schedules conserve pages and show each row i
   CHECK(dropped > 1000);
   CHECK(waits > 1000);
   CHECK(idle > 1000);
+}
+
+TEST_CASE("scheduler: with a window, pages behind it are free, and each row reads its own past in the window") {
+  std::int64_t shared = 0, preemptions = 0, fewer = 0;
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    CAPTURE(i);
+    base::RandomStream random(8, base::RandomPurpose::test, i);
+    Case c = random_case(random);
+    const base::RandomStream again = random;
+    c.reach = 1 + static_cast<std::int64_t>(i % 23);
+    const CaseOutcome outcome = run(c, random);  // all pages are free at the end
+    shared += outcome.stats.shared_prompt_tokens;
+    preemptions += outcome.stats.preemptions;
+    c.reach = 0;
+    base::RandomStream same = again;
+    fewer += outcome.stats.peak_kv_pages < run(c, same).stats.peak_kv_pages;
+  }
+  CHECK(shared > 10000);
+  CHECK(preemptions > 200);
+  CHECK(fewer > 500);
+
+  // A long response holds the pages of its window, not all.
+  Case c;
+  c.options = {.max_num_seqs = 1, .max_num_batched_tokens = 64, .page_size = 4, .kv_pages = 100, .max_model_len = 300};
+  c.requests.push_back(scheduled(0, {1, 2}, 1, 290));
+  c.lengths = {{290}};
+  c.ticks_before = {0};
+  c.reach = 10;
+  base::RandomStream random(1, base::RandomPurpose::test, 0);
+  CHECK(run(c, random).stats.peak_kv_pages == 4);
 }
 
 TEST_CASE("scheduler: a group computes its prompt once") {

@@ -146,17 +146,22 @@ TEST_CASE("QKV: k and v are rounded as in a bf16 cache, q is not") {
   CHECK_FALSE(torch::equal(out.slice(1, 0, 40), rounded.slice(1, 0, 40)));
 }
 
-TEST_CASE("SwiGLU: outputs and gradients") {
-  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+TEST_CASE("SwiGLU and GeGLU: outputs and gradients") {
+  for (const auto& [dtype, gate] : {std::pair(torch::kFloat32, base::Gate::silu),
+                                    {torch::kBFloat16, base::Gate::silu},
+                                    {torch::kFloat32, base::Gate::gelu_tanh},
+                                    {torch::kBFloat16, base::Gate::gelu_tanh}}) {
     for (const std::int64_t width : {1, 7, 33}) {
-      CAPTURE(width, dtype);
+      CAPTURE(width, dtype, static_cast<int>(gate));
       torch::manual_seed(4);
       const double bound = dtype == torch::kFloat32 ? kFp32 : kBf16;
       const Tensor gate_up = leaf((5 * torch::randn({65, 2 * width})).to(dtype)), wide = double_leaf(gate_up);
-      const learner::Recomputable result = learner::swiglu(gate_up);
+      const learner::Recomputable result = learner::swiglu(gate_up, gate);
       const Tensor got = result.value;
       CHECK(torch::equal(result.recompute(), got));
-      const Tensor want = torch::silu(wide.slice(1, 0, width)) * wide.slice(1, width);
+      const Tensor first = wide.slice(1, 0, width);
+      const Tensor want =
+          (gate == base::Gate::silu ? torch::silu(first) : torch::gelu(first, "tanh")) * wide.slice(1, width);
       CHECK(error(got, want) <= bound);
       const Tensor d = torch::randn({65, width}).to(dtype);
       got.backward(d);

@@ -332,6 +332,26 @@ TEST_CASE("quantized learner: a missing snapshot or one of other weights is refu
   CHECK_THROWS_WITH(learner.score(batch, {1.0F}), Catch::Contains("publish after each update"));
 }
 
+TEST_CASE("update-aware scaling: where gains are 1 + w, they take the factor, and no bit changes") {
+  const model::ModelConfig config = test::with_flags(test::tiny_config(false, true), model::Family::gemma3);
+  learner::LearnerOptions options = test::options();
+  options.numerics.forward = config::LearnerForward::low_bit;
+  const auto world = dist::make_solo();
+  const auto scores = [&](float scale) {
+    learner::Learner learner(config, test::tiny_weights(config), options, *world);
+    model::Snapshot snapshot(config, quant::Format::int8);
+    if (scale != 1) learner.apply_uaq(scale);
+    learner.publish(snapshot, 0);
+    const std::string gain = "model.layers.0.input_layernorm.weight";
+    return std::pair(learner.score(test::pack({test::random_sequence(1, 3, 40, 37)}), {}).logprobs,
+                     learner.state().master(gain).as<float>()[0]);
+  };
+  const auto [want, w] = scores(1);
+  const auto [got, scaled] = scores(2);
+  CHECK(got == want);
+  CHECK(scaled == 2 * (1 + w) - 1);
+}
+
 TEST_CASE("update-aware scaling: a factor of 2 changes no bit, 1.5 only ties of rounding, and neither is an update") {
   auto config = test::tiny_config(false, true);
   config.o_bias = true;

@@ -101,7 +101,7 @@ TEST_CASE("config.json: published ones are read as transformers reads them") {
       CHECK(config.attention_multiplier == want.value("attention_multiplier", 0.0F));
       CHECK(config.logits_scaling == want.value("logits_scaling", 1.0F));
       for (std::int64_t layer = 0; layer < config.num_hidden_layers && want.contains("no_rope_layers"); ++layer)
-        CHECK((config.rotary_dim(layer) > 0) == (want["no_rope_layers"][static_cast<std::size_t>(layer)] == 1));
+        CHECK((config.rope(layer) != RopeKind::none) == (want["no_rope_layers"][static_cast<std::size_t>(layer)] == 1));
       CHECK(config.eos_token_ids == (want["eos_token_id"].is_array()
                                          ? want["eos_token_id"].get<std::vector<types::TokenId>>()
                                          : std::vector<types::TokenId>{want["eos_token_id"]}));
@@ -243,6 +243,78 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
     INFO(text);
     if (&one == &refused[0]) CHECK(refusal(text).empty());
     else CHECK(refusal(text).find(one.about) != std::string::npos);
+  }
+}
+
+TEST_CASE("config.json: Gemma 3's windows, rope of each kind of layer and factors are read in all forms") {
+  // As published with transformers 4: sizes alone, other values are transformers'.
+  const Json published = {{"model_type", "gemma3_text"},
+                          {"architectures", {"Gemma3ForCausalLM"}},
+                          {"hidden_size", 1152},
+                          {"num_attention_heads", 4},
+                          {"num_key_value_heads", 1},
+                          {"num_hidden_layers", 13},
+                          {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                          {"sliding_window", 512},
+                          {"attn_logit_softcapping", nullptr},
+                          {"cache_implementation", "hybrid"},
+                          {"torch_dtype", "bfloat16"}};
+  const auto parse = [](const Json& config) { return parse_config(config.dump(), "x"); };
+  const ModelConfig config = parse(published);
+  CHECK(config.sliding_layers == std::vector<std::int64_t>{0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12});
+  CHECK(config.window(0) == 512);
+  CHECK(config.window(5) == 0);
+  CHECK(config.rope(0) == RopeKind::sliding);
+  CHECK(config.rope(11) == RopeKind::common);
+  CHECK(config.rope_theta == 1e6);
+  CHECK(config.sliding_rope_theta == 1e4);
+  CHECK(config.rope_scaling == RopeScaling{RopeType::linear, 8});
+  CHECK(config.head_dim == 256);
+  CHECK(config.score_scale() == 0);
+  CHECK(config.embedding_multiplier == 34);  // √1152 = 33.94 in bf16
+  CHECK(config.norm_offset == 1);
+  CHECK(config.tie_word_embeddings);
+  CHECK(config.eos_token_ids == std::vector<types::TokenId>{1});
+  CHECK(unknown_config_keys(published.dump(), "x").empty());
+  CHECK(parse_config(config_json(config), "x") == config);
+  CHECK(unknown_config_keys(config_json(config), "x").empty());
+
+  Json again = published;
+  again.erase("rope_scaling");
+  again["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
+  CHECK(parse(again) == config);
+  again["torch_dtype"] = "float32";
+  CHECK(parse(again).embedding_multiplier == std::sqrt(1152.0F));
+  again["query_pre_attn_scalar"] = 168;
+  CHECK(parse(again).score_scale() == static_cast<float>(1 / std::sqrt(168.0)));
+  CHECK(Json::parse(config_json(parse(again)))["query_pre_attn_scalar"].is_number_integer());
+  again["sliding_window_pattern"] = 2;
+  CHECK(parse(again).sliding_layers == std::vector<std::int64_t>{0, 2, 4, 6, 8, 10, 12});
+  CHECK(parse_config(config_json(parse(again)), "x") == parse(again));
+  again["sliding_window"] = 131072;  // the layers keep their rope, though all of a text is inside the window
+  CHECK(parse(again).rope(0) == RopeKind::sliding);
+  CHECK(parse_config(config_json(parse(again)), "x") == parse(again));
+
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{
+           {"attn_logit_softcapping", 50.0},
+           {"final_logit_softcapping", 30.0},
+           {"use_bidirectional_attention", true},
+           {"hidden_activation", "gelu"},
+           {"attention_bias", true},
+           {"query_pre_attn_scalar", 0},
+           {"rope_local_base_freq", -1},
+           {"sliding_window_pattern", 0},
+           {"layer_types", {"chunked_attention"}},
+           {"torch_dtype", "float16"},
+           {"rope_parameters",
+            {{"full_attention", {{"rope_theta", 1e6}}},
+             {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 1e4}}}}}}) {
+    Json bad = published;
+    bad.erase("rope_scaling");
+    bad[key] = value;
+    INFO(bad.dump());
+    CHECK(refusal(bad.dump()).find(key == "torch_dtype" ? "dtype" : key) != std::string::npos);
   }
 }
 

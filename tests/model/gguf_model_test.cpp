@@ -30,13 +30,16 @@ void check_rounded(const Weights& got, const Weights& want) {
 }  // namespace
 
 TEST_CASE("gguf: a model has the config of its folder, and the folder's values in bf16 under their names") {
-  for (const std::string name : {"llama", "qwen2", "qwen3"}) {
+  for (const std::string name : {"llama", "qwen2", "qwen3", "gemma3_bf16"}) {
     INFO(name);
     const auto file = std::make_shared<const state::GgufFile>(kFolders / "gguf" / (name + ".gguf"));
     const GgufModel gguf = open_gguf(file);
     const qrl::test::LoadedModel want = qrl::test::load_hf(kFolders / ("hf_" + name));
     ModelConfig config = want.config;
     config.dtype = base::DType::bf16;
+    config.eos_token_ids.resize(1);
+    // A file without this id has transformers' value, 0, where the family has one.
+    if (config.norm_offset != 0) config.pad_token_id = 0;
     config.generation_config = gguf.config.generation_config;
     config.initializer_range = gguf.config.initializer_range;
     CHECK(config_json(gguf.config) == config_json(config));
@@ -91,6 +94,33 @@ TEST_CASE("gguf export: the divisors of llama3's frequencies are found again") {
   CHECK(gguf.config.rope_scaling == model.config.rope_scaling);
 }
 
+TEST_CASE("gguf export: norms of 1 + w are stored as their gains, and come back as w") {
+  qrl::test::LoadedModel model = qrl::test::load_hf(kFolders / "hf_gemma3_bf16");
+  model.config.num_hidden_layers = 1;
+  model.config.sliding_layers = {0};
+  model.config.eos_token_ids.resize(1);
+  const qrl::test::TempDir dir;
+  save_gguf({dir / "x.gguf"}, model.config, model.weights);
+  const state::GgufFile file(dir / "x.gguf");
+  for (const auto& [name, stored] : {std::pair("blk.0.post_attention_norm.weight", "post_attention_layernorm"),
+                                     {"blk.0.ffn_norm.weight", "pre_feedforward_layernorm"},
+                                     {"blk.0.post_ffw_norm.weight", "post_feedforward_layernorm"}}) {
+    INFO(name);
+    std::vector<float> gains(static_cast<std::size_t>(model.config.hidden_size));
+    file.read_f32(file.tensors().find(name)->second, 0, gains);
+    const auto* w = model.weights.at(std::string("model.layers.0.") + stored + ".weight").as<float>();
+    for (std::size_t i = 0; i < gains.size(); ++i) CHECK(gains[i] == 1 + w[i]);
+  }
+  const GgufModel gguf = open_gguf(std::make_shared<const state::GgufFile>(dir / "x.gguf"));
+  ModelConfig config = model.config;
+  config.pad_token_id = 0;  // transformers' value
+  config.generation_config = gguf.config.generation_config;
+  CHECK(gguf.config == config);
+  Weights kept;
+  for (const WeightSpec& spec : weight_specs(config)) kept.emplace(spec.name, std::move(model.weights.at(spec.name)));
+  check_rounded(read_weights(gguf.config, gguf.weights), kept);
+}
+
 TEST_CASE("gguf export: what llama.cpp computes otherwise is refused") {
   ModelConfig config = qrl::test::load_hf(kFolders / "hf_llama").config;
   const auto refusal = [&] { return qrl::test::refusal_of([&] { require_gguf_export(config); }); };
@@ -101,4 +131,12 @@ TEST_CASE("gguf export: what llama.cpp computes otherwise is refused") {
   config.rope_scaling = {};
   config.family = Family::olmo2;
   CHECK(qrl::test::says(refusal(), "olmo2"));
+  config = qrl::test::load_hf(kFolders / "hf_gemma3").config;
+  CHECK(qrl::test::says(refusal(), "sliding"));  // each second layer is full
+  config.sliding_layers = {0, 1, 2, 3};
+  CHECK(qrl::test::says(refusal(), "rope_local_base_freq"));
+  config.sliding_rope_theta = 10000;
+  CHECK(qrl::test::says(refusal(), "query_pre_attn_scalar"));
+  config.query_pre_attn_scalar = static_cast<float>(config.head_dim);
+  CHECK_NOTHROW(require_gguf_export(config));
 }

@@ -91,14 +91,18 @@ inline std::vector<double> rms_norm(const std::vector<float>& x, const std::vect
   return y;
 }
 
-/// silu(gate) · up of rows [gate, up].
-inline std::vector<double> swiglu(const std::vector<float>& gate_up, std::int64_t width) {
+/// Returns silu(gate) · up, or gelu(gate) · up in its form with tanh, of rows [gate, up].
+inline std::vector<double> swiglu(const std::vector<float>& gate_up, std::int64_t width,
+                                  base::Gate activation = base::Gate::silu) {
+  const auto gelu = [](double x) {
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  };
   std::vector<double> y;
   const auto columns = static_cast<std::size_t>(width);
   for (std::size_t row = 0; row < gate_up.size() / (2 * columns); ++row) {
     for (std::size_t i = 0; i < columns; ++i) {
       const double gate = gate_up[row * 2 * columns + i], up = gate_up[(row * 2 + 1) * columns + i];
-      y.push_back(gate / (1 + std::exp(-gate)) * up);
+      y.push_back((activation == base::Gate::silu ? gate / (1 + std::exp(-gate)) : gelu(gate)) * up);
     }
   }
   return y;

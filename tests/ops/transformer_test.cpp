@@ -96,15 +96,34 @@ TEST_CASE("swiglu: equals its definition, saturates without NaN, and fused quant
   gate_up[1] = 95.0F;
   Activations out(Format::f32, rows, width);
   Team solo = Team::solo();
-  ops::swiglu(solo, gate_up.data(), {0, rows}, out);
+  ops::swiglu(solo, base::Gate::silu, gate_up.data(), {0, rows}, out);
   const std::vector<double> want = test::swiglu(gate_up, width);
   const std::vector<float> got = test::dequantized(out, rows);
   test::check_close(got, want, [&](std::size_t i) { return swiglu_bound(want[i]); });
   for (const Format format : {Format::bf16, Format::int8}) {
     Activations fused(format, rows, width);
-    base::parallel(3, [&](Team& team) { ops::swiglu(team, gate_up.data(), {0, rows}, fused); });
+    base::parallel(3, [&](Team& team) { ops::swiglu(team, base::Gate::silu, gate_up.data(), {0, rows}, fused); });
     check_fused(got, width, fused);
   }
+}
+
+TEST_CASE("geglu: equals GELU with tanh in fp64, also where it saturates") {
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  constexpr std::int64_t kWidth = 257, kRows = 3;
+  std::vector<float> gate_up = test::normal_values(kRows * 2 * kWidth, 3, 6);
+  gate_up[0] = -95.0F;
+  gate_up[1] = 95.0F;
+  gate_up[2] = -4.0F;
+  Activations out(Format::f32, kRows, kWidth);
+  Team solo = Team::solo();
+  ops::swiglu(solo, base::Gate::gelu_tanh, gate_up.data(), {0, kRows}, out);
+  const std::vector<double> want = test::swiglu(gate_up, kWidth, base::Gate::gelu_tanh);
+  // For negative gates, rounding of the exponent 2z is multiplied by |2z|.
+  test::check_close(test::dequantized(out, kRows), want, [&](std::size_t i) {
+    const auto row = i / kWidth;
+    const double g = gate_up[row * 2 * kWidth + i % kWidth], z = 1.6 * g * (1 + 0.044715 * g * g);
+    return (8 + 2 * std::fabs(z)) * 0x1p-23 * std::fabs(want[i]) + 1e-35;
+  });
 }
 
 TEST_CASE("rms_norm, swiglu: a NaN stays in its row") {
@@ -118,7 +137,7 @@ TEST_CASE("rms_norm, swiglu: a NaN stays in its row") {
   Activations normed(format, 3, kWidth), gated(format, 3, kWidth);
   Team team = Team::solo();
   ops::rms_norm(team, x.data(), test::normal_values(kWidth, 1, 7).data(), 1e-6F, {0, 3}, normed);
-  ops::swiglu(team, gate_up.data(), {0, 3}, gated);
+  ops::swiglu(team, base::Gate::silu, gate_up.data(), {0, 3}, gated);
   for (const Activations* out : {&normed, &gated}) {
     const std::vector<float> values = test::dequantized(*out, 3);
     CHECK(std::isfinite(std::accumulate(values.begin(), values.begin() + kWidth, 0.0F)));
@@ -139,7 +158,7 @@ TEST_CASE("rms_norm, swiglu: equal torch's") {
                     [&](std::size_t i) { return norm_bound(want_norm[i], 33); });
 
   Activations gated(Format::f32, 2, 33);
-  ops::swiglu(team, floats(all["swiglu"]["gate_up"]).data(), {0, 2}, gated);
+  ops::swiglu(team, base::Gate::silu, floats(all["swiglu"]["gate_up"]).data(), {0, 2}, gated);
   const auto want_gated = all["swiglu"]["y"].get<std::vector<double>>();
   test::check_close(test::dequantized(gated, 2), want_gated,
                     [&](std::size_t i) { return swiglu_bound(want_gated[i]); });

@@ -50,11 +50,15 @@ inline model::ModelConfig with_flags(model::ModelConfig config, model::Family fa
   config.qk_norm = spec.qk_norm != model::QkNorm::none;
   config.qk_norm_whole = spec.qk_norm == model::QkNorm::whole;
   config.qkv_bias = config.o_bias = spec.bias == model::AttentionBias::by_key;
-  if (!spec.numbers.empty()) {
-    config.embedding_multiplier = 2.5F;
-    config.attention_multiplier = 0.3F;
-    config.residual_multiplier = 0.7F;
-    config.logits_scaling = 1.5F;
+  constexpr float kNumbers[] = {2.5F, 0.3F, 0.7F, 1.5F};
+  for (std::size_t i = 0; i < spec.numbers.size(); ++i) config.*spec.numbers[i].member = kNumbers[i];
+  config.norm_offset = spec.norm_offset;
+  config.gate = spec.gate;
+  if (spec.scales_embedding) config.embedding_multiplier = 5;
+  if (spec.sliding_theta != nullptr) {
+    config.sliding_rope_theta = 100;
+    config.sliding_window = 5;
+    config.sliding_layers = {0};
   }
   if (spec.layers_without_rope) config.no_rope_layers = {1};
   if (spec.partial_rotary) config.partial_rotary_factor = 0.6;

@@ -102,7 +102,7 @@ void Transformer::mlp_of_experts(base::Team& team, const LayerRows& in, Workspac
                      own.halves.as<float>());
   team.barrier();
   ops::Activations* wide_gated = has_wide ? &own.wide_gated : nullptr;
-  ops::swiglu(team, own.halves.as<float>(), {0, starts.back()}, own.gated, wide_gated);
+  ops::swiglu(team, snapshot_.config().gate, own.halves.as<float>(), {0, starts.back()}, own.gated, wide_gated);
   team.barrier();
   ops::expert_linear(team, own.gated, wide_gated, layer.expert_down, starts, own.z.as<float>());
   team.barrier();

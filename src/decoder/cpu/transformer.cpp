@@ -56,17 +56,11 @@ void LayerOutputs::note(std::int64_t stage, std::span<const std::int32_t> positi
 namespace {
 
 ops::HeadShape head_shape(const model::ModelConfig& config) {
-  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.attention_multiplier};
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.score_scale()};
 }
 
 bool has_plain_branches(const model::ModelConfig& config) {
   return config.residual_multiplier == 1 && config.norms == model::NormPlace::before;
-}
-
-/// Returns a layer's rope table, without columns if the layer has no rotary positions.
-base::View rope_of_layer(const model::ModelConfig& config, std::int64_t layer_idx, base::View table) {
-  table.shape = {table.shape[0], config.rotary_dim(layer_idx)};
-  return table;
 }
 
 }  // namespace
@@ -111,7 +105,7 @@ void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
 Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions)
     : snapshot_(snapshot),
       heads_(head_shape(snapshot.config())),
-      rope_table_(model::make_rope_table(snapshot.config(), max_positions)),
+      ropes_(snapshot.config(), max_positions),
       adds_plain_branches_(has_plain_branches(snapshot.config())),
       x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {
   for (std::int64_t idx = 0; idx < snapshot.config().num_hidden_layers; ++idx) {
@@ -220,7 +214,7 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   const ops::HeadNorms norms{config.qk_norm ? layer.q_norm_E.as<float>() : nullptr,
                              config.qk_norm ? layer.k_norm_E.as<float>() : nullptr, config.rms_norm_eps,
                              config.qk_norm_whole};
-  const base::View rope = rope_of_layer(config, in.layer_idx, rope_table_.view());
+  const base::View rope = ropes_.of(config.rope(in.layer_idx));
   auto* qkv = scratch.qkv.as<float>();
   auto* context = scratch.context.as<float>();
   ops::Activations& before = scratch.normed.for_layer(layer.qkv);
@@ -264,7 +258,8 @@ void Transformer::mlp(base::Team& team, const LayerRows& in, Workspace& scratch)
     ObservedInputs::note(after, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].gate_up);
   linear(team, scratch.normed, layer.gate_up, layer.adapters.gate_up, in.rows, scratch, false, halves);
   team.barrier();
-  ops::swiglu(team, halves, in.rows, gated, scratch.gated.beside(layer.down, layer.adapters.down));
+  ops::swiglu(team, snapshot_.config().gate, halves, in.rows, gated,
+              scratch.gated.beside(layer.down, layer.adapters.down));
   team.barrier();
   leave(team, scratch.gated, layer.down, layer.adapters.down, layer.mlp_norm_D, in, scratch);
 }

@@ -11,6 +11,7 @@
 #include "decoder/kv/kv_cache.h"
 #include "decoder/plan.h"
 #include "model/block.h"
+#include "model/rope.h"
 #include "model/snapshot.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
@@ -154,7 +155,7 @@ class Transformer {
   const model::Snapshot& snapshot_;
   ops::HeadShape heads_;
   std::vector<bool> has_wide_experts_L_;  ///< by layer: whether some experts are exempt
-  base::Buffer rope_table_;
+  model::RopeTables ropes_;
   bool adds_plain_branches_;  ///< whether attention and MLP add their outputs as they are
   base::Buffer x_ND_;         // residual stream, fp32
 };

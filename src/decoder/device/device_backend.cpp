@@ -42,7 +42,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
         num_kv_scales_(static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads)),
         num_pages_(options.kv_pages),
         engine_(std::move(engine)),
-        rope_table_(model::make_rope_table(config, options.max_model_len)),
+        ropes_(config, options.max_model_len),
         tick_(options.page_size),
         masters_(config) {
     base::log_info("rollouts on " + engine_->describe());
@@ -113,7 +113,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   std::size_t num_kv_scales_;
   std::int64_t num_pages_;
   std::unique_ptr<cuda::DecodeEngine> engine_;
-  base::Buffer rope_table_;
+  model::RopeTables ropes_;
   DeviceTick tick_;
   DeviceMasters masters_;
   KvScales kv_scales_;
@@ -200,7 +200,7 @@ void DeviceBackend::upload_weights(bool has_base) {
   if (!has_base && snapshot.embedding_VD().view().dtype == base::DType::bf16)
     weights.embedding_VD = static_cast<const std::uint16_t*>(snapshot.embedding_VD().view().data);
   weights.final_norm_D = snapshot.final_norm_D().as<float>();
-  weights.rope_table = rope_table_.as<float>();
+  weights.rope_table = ropes_.of(model::RopeKind::common).as<float>();
   weights.lm_head = host_matrix(snapshot.lm_head(), !has_base);
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
     const model::LayerSnapshot& from = snapshot.layer(i);

@@ -25,10 +25,9 @@ Tensor f32(const Tensor& x) { return x.to(torch::kFloat32); }
 Tensor normed(const Tensor& x, const Tensor& gain, double eps) { return torch::rms_norm(x, {x.size(-1)}, gain, eps); }
 
 /// Turns the first elements of each head, as many as the angles have columns.
-Tensor rotated(const Tensor& x_NHE, const DeviceRows& rows) {
-  const std::int64_t width = rows.angles_NR.size(1), rest = x_NHE.size(2) - width;
-  const std::vector<Tensor> x = x_NHE.narrow(-1, 0, width).chunk(2, -1),
-                            angle = rows.angles_NR.unsqueeze(1).chunk(2, -1);
+Tensor rotated(const Tensor& x_NHE, const Tensor& angles_NR) {
+  const std::int64_t width = angles_NR.size(1), rest = x_NHE.size(2) - width;
+  const std::vector<Tensor> x = x_NHE.narrow(-1, 0, width).chunk(2, -1), angle = angles_NR.unsqueeze(1).chunk(2, -1);
   const Tensor low = x[0] * angle[0] - x[1] * angle[1], high = x[1] * angle[0] + x[0] * angle[1];
   return rest == 0 ? torch::cat({low, high}, -1) : torch::cat({low, high, x_NHE.narrow(-1, width, rest)}, -1);
 }
@@ -52,7 +51,8 @@ Tensor embed_rows(const DeviceRows& rows, const Weight& table_VD, torch::ScalarT
 
 AddedNorm add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, float eps, torch::ScalarType out,
                    const cuda::TrainingKernels* kernels) {
-  if (kernels != nullptr) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
+  const bool is_fused = gain.defined() && branch.factor == 1;  // what training's kernels compute
+  if (kernels != nullptr && is_fused) return fused_add_norm(*kernels, x_ND, branch, gain, eps, out);
   if (!gain.defined()) {
     const Tensor sum_ND = residual_sum(x_ND, branch.value_ND, {}, branch.factor);
     return {sum_ND, sum_ND.to(out)};
@@ -77,8 +77,11 @@ struct Qkv {
 
 Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, const QkvWeights& weights,
               torch::ScalarType out, const cuda::TrainingKernels* kernels) {
-  if (kernels != nullptr) {
-    const TensorList parts = fused_qkv(*kernels, qkv_NC, rows.angles_NR, heads, weights, out);
+  const Tensor& angles_NR = weights.rope == model::RopeKind::sliding ? rows.sliding_angles_NR : rows.angles_NR;
+  const bool turns_whole = weights.rope != model::RopeKind::none && angles_NR.size(1) == heads.head_dim;
+  const bool norms_whole = heads.norms_whole && weights.q_gain.defined();
+  if (kernels != nullptr && turns_whole && !norms_whole) {
+    const TensorList parts = fused_qkv(*kernels, qkv_NC, angles_NR, heads, weights, out);
     return {parts[0], parts[1], parts[2]};
   }
   std::vector<Weight> present;
@@ -87,7 +90,7 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
   }
   const bool has_bias = weights.bias.defined(), has_norms = weights.q_gain.defined();
   const TensorList results = checkpointed(
-      [rows, heads, has_bias, has_norms, turns = weights.turns, out](const TensorList& in) {
+      [angles_NR, heads, has_bias, has_norms, rope = weights.rope, out](const TensorList& in) {
         const Tensor x_NC = has_bias ? f32(in[0]) + in[1] : f32(in[0]);
         const std::int64_t num_heads = heads.num_heads, num_kv_heads = heads.num_kv_heads;
         const std::vector<Tensor> parts =
@@ -102,9 +105,9 @@ Qkv transform(const Tensor& qkv_NC, const DeviceRows& rows, const Heads& heads, 
           q = normed_heads(q, in[first]);
           k = normed_heads(k, in[first + 1]);
         }
-        if (turns) {
-          q = rotated(q, rows);
-          k = rotated(k, rows);
+        if (rope != model::RopeKind::none) {
+          q = rotated(q, angles_NR);
+          k = rotated(k, angles_NR);
         }
         return TensorList{q.to(out), k.to(out), parts[2].to(out)};
       },
@@ -125,9 +128,11 @@ Tensor plain_attention(const Qkv& qkv, const DeviceRows& rows, const Heads& head
     const Tensor k_HTE = heads_first(qkv.k_NKE, first_key, num_keys).repeat_interleave(group, 0);
     const Tensor v_HTE = heads_first(qkv.v_NKE, first_key, num_keys).repeat_interleave(group, 0);
     const Tensor all_QT = torch::ones({num_queries, num_keys}, q_HQE.options().dtype(torch::kBool));
-    const Tensor later_QT = all_QT.triu(num_keys - num_queries + 1);
+    const std::int64_t first_query = num_keys - num_queries;
+    Tensor hidden_QT = all_QT.triu(first_query + 1);
+    if (heads.window > 0) hidden_QT = hidden_QT.logical_or(all_QT.tril(first_query - heads.window));
     const Tensor scores_HQT = q_HQE.matmul(k_HTE.transpose(1, 2)) / heads.score_divisor();
-    const Tensor weights_HQT = scores_HQT.masked_fill(later_QT, -INFINITY).softmax(-1);
+    const Tensor weights_HQT = scores_HQT.masked_fill(hidden_QT, -INFINITY).softmax(-1);
     outputs.push_back(weights_HQT.matmul(v_HTE).transpose(0, 1).to(qkv.q_NHE.scalar_type()));
     first += num_queries;
     first_key += num_keys;
@@ -158,11 +163,14 @@ Tensor packed_attention(const Qkv& own, const DeviceRows& rows, const Heads& hea
         {qkv.q_NHE, qkv.k_NKE, qkv.v_NKE})[0];
   }
   constexpr bool kCausal = true;  // the mask aligns the last query with the last key
+  const std::optional<std::int64_t> before = heads.window > 0 ? std::optional(heads.window - 1) : std::nullopt;
+  const std::optional<std::int64_t> after = heads.window > 0 ? std::optional<std::int64_t>(0) : std::nullopt;
   return std::get<0>(at::_flash_attention_forward(qkv.q_NHE, qkv.k_NKE, qkv.v_NKE, rows.starts, rows.key_starts,
                                                   *std::max_element(rows.lengths.begin(), rows.lengths.end()),
                                                   *std::max_element(rows.key_lengths.begin(), rows.key_lengths.end()),
                                                   /*dropout_p=*/0, kCausal,
-                                                  /*return_debug_mask=*/false, 1 / heads.score_divisor()));
+                                                  /*return_debug_mask=*/false, 1 / heads.score_divisor(), before,
+                                                  after));
 }
 
 /// Rounds keys or values like int8 pages, with one scale per row and head. Gradients pass straight through.
@@ -172,12 +180,13 @@ Tensor as_in_int8_pages(const Tensor& x_NKE) {
   return differentiable({x_NKE}, {rounded}, [](const TensorList& d) { return TensorList{d[0]}; })[0];
 }
 
-Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
-  if (kernels != nullptr) return fused_swiglu(*kernels, halves_N2F, out);
+Tensor gated(const Tensor& halves_N2F, base::Gate gate, torch::ScalarType out, const cuda::TrainingKernels* kernels) {
+  if (kernels != nullptr && gate == base::Gate::silu) return fused_swiglu(*kernels, halves_N2F, out);
   return checkpointed(
-      [out](const TensorList& in) {
+      [gate, out](const TensorList& in) {
         const std::vector<Tensor> halves = f32(in[0]).chunk(2, -1);
-        return TensorList{(torch::silu(halves[0]) * halves[1]).to(out)};
+        const Tensor gate_NF = gate == base::Gate::silu ? torch::silu(halves[0]) : torch::gelu(halves[0], "tanh");
+        return TensorList{(gate_NF * halves[1]).to(out)};
       },
       {halves_N2F})[0];
 }
@@ -186,11 +195,16 @@ Tensor gated(const Tensor& halves_N2F, torch::ScalarType out, const cuda::Traini
 
 DeviceRows place_rows(const PackedRows& rows, std::int64_t rotary_dim, const torch::Device& device) {
   DeviceRows placed;
-  const Tensor angles_NR = torch::empty({rows.num_rows(), rotary_dim});
-  for (std::int64_t r = 0; r < rows.num_rows(); ++r) {
-    std::copy_n(rows.rope_table + rows.positions[static_cast<std::size_t>(r)] * rotary_dim, rotary_dim,
-                angles_NR.data_ptr<float>() + r * rotary_dim);
-  }
+  const auto angles_of = [&](const float* table) {
+    const Tensor angles_NR = torch::empty({rows.num_rows(), rotary_dim});
+    for (std::int64_t r = 0; r < rows.num_rows(); ++r) {
+      std::copy_n(table + rows.positions[static_cast<std::size_t>(r)] * rotary_dim, rotary_dim,
+                  angles_NR.data_ptr<float>() + r * rotary_dim);
+    }
+    return angles_NR;
+  };
+  const Tensor angles_NR = angles_of(rows.rope_table);
+  const Tensor sliding_NR = rows.sliding_rope_table != nullptr ? angles_of(rows.sliding_rope_table) : Tensor();
 
   std::vector<std::int32_t> key_rows;
   std::int64_t prefix_begin = 0, prefix_end = 0;
@@ -219,6 +233,7 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t rotary_dim, const tor
                                    {angles_NR.data_ptr(), torch::kFloat32, {rows.num_rows(), rotary_dim}},
                                    array_of(starts),
                                    array_of(key_starts)};
+  if (sliding_NR.defined()) arrays.push_back({sliding_NR.data_ptr(), torch::kFloat32, {rows.num_rows(), rotary_dim}});
   const std::size_t without_keys = arrays.size();
   HostRowLists keys;
   if (!rows.continues_prefix.empty()) {
@@ -230,6 +245,7 @@ DeviceRows place_rows(const PackedRows& rows, std::int64_t rotary_dim, const tor
   placed.angles_NR = sent[4];
   placed.starts = sent[5];
   placed.key_starts = sent[6];
+  if (sliding_NR.defined()) placed.sliding_angles_NR = sent[7];
   if (sent.size() > without_keys) placed.keys = {sent[without_keys], sent[without_keys + 1], sent[without_keys + 2]};
   return placed;
 }
@@ -241,13 +257,13 @@ TorchOps::TorchOps(DeviceRows rows, const model::ModelConfig& config, const Forw
       heads_(heads_of(config)),
       embedding_multiplier_(config.embedding_multiplier),
       residual_multiplier_(config.residual_multiplier),
-      device_(device) {
-  QRL_INVARIANT(config.sliding_layers.empty(), "TorchOps", "no sliding windows", std::to_string(config.sliding_window));
-}
+      gate_(config.gate),
+      device_(device) {}
 
 Tensor TorchOps::embed(const Weight& table_VD) const {
-  if (device_.kernels != nullptr) return fused_embed(*device_.kernels, rows_.tokens, table_VD, numerics().compute);
-  const Tensor x_ND = embed_rows(rows_, table_VD, numerics().compute);
+  const Tensor x_ND = device_.kernels != nullptr
+                          ? fused_embed(*device_.kernels, rows_.tokens, table_VD, numerics().compute)
+                          : embed_rows(rows_, table_VD, numerics().compute);
   return embedding_multiplier_ == 1 ? x_ND : x_ND * static_cast<double>(embedding_multiplier_);
 }
 
@@ -273,11 +289,13 @@ Tensor TorchOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) cons
   Qkv qkv = transform(qkv_NC, rows_, heads_, weights, numerics().attention, device_.kernels);
   if (numerics().bitwise && numerics().low_bit() && numerics().kv_format == quant::KvFormat::int8)
     qkv = {qkv.q_NHE, as_in_int8_pages(qkv.k_NKE), as_in_int8_pages(qkv.v_NKE)};
-  return packed_attention(qkv, rows_, heads_, device_.kernels).reshape({qkv_NC.size(0), -1}).to(numerics().between);
+  Heads heads = heads_;
+  heads.window = weights.window;
+  return packed_attention(qkv, rows_, heads, device_.kernels).reshape({qkv_NC.size(0), -1}).to(numerics().between);
 }
 
 Recomputable TorchOps::swiglu(const Tensor& halves_N2F) const {
-  return {gated(halves_N2F, numerics().between, device_.kernels), {}};
+  return {gated(halves_N2F, gate_, numerics().between, device_.kernels), {}};
 }
 
 }  // namespace qrl::learner

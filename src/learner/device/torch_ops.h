@@ -13,7 +13,8 @@ namespace qrl::learner {
 struct DeviceRows {
   TokenLists tokens;
   Tensor angles_NR;  ///< fp32; a row holds the cosines of its RoPE angles, then the sines; R elements of a head turn
-  RowLists keys;     ///< gather of each sequence's keys, prefix first; undefined: rows 0 … N−1 are the keys
+  Tensor sliding_angles_NR;  ///< those of RopeKind::sliding; undefined: none
+  RowLists keys;             ///< gather of each sequence's keys, prefix first; undefined: rows 0 … N−1 are the keys
   Tensor starts, key_starts;  ///< cumulative sequence lengths of queries and of keys, int32 [S+1] each
   /// Numbers of queries and keys, [S] each. A sequence's keys are those of its prefix, then one per query.
   std::vector<std::int64_t> lengths, key_lengths;
@@ -50,6 +51,7 @@ class TorchOps final : public Ops {
   DeviceRows rows_;
   Heads heads_;
   float embedding_multiplier_, residual_multiplier_;
+  base::Gate gate_;
   TorchDevice device_;
 };
 

@@ -22,8 +22,8 @@ void EnteringRows::quantize(base::Team& alone, const float* x, std::int64_t rows
   }
 }
 
-void EnteringRows::swiglu(base::Team& alone, const float* halves, std::int64_t rows) {
-  ops::swiglu(alone, halves, {0, rows}, quantized_, plain_.max_rows() > 0 ? &plain_ : nullptr);
+void EnteringRows::swiglu(base::Team& alone, base::Gate activation, const float* halves, std::int64_t rows) {
+  ops::swiglu(alone, activation, halves, {0, rows}, quantized_, plain_.max_rows() > 0 ? &plain_ : nullptr);
 }
 
 void EnteringRows::multiply(base::Team& alone, std::int64_t rows, float* y) {

@@ -33,8 +33,8 @@ class EnteringRows {
   EnteringRows(const Linear& linear, std::int64_t most);
 
   void quantize(base::Team& alone, const float* x, std::int64_t rows);
-  /// Quantizes silu(gate) · up as the layer's input. `halves`: fp32 [rows, 2 in], gate first.
-  void swiglu(base::Team& alone, const float* halves, std::int64_t rows);
+  /// Quantizes activation(gate) · up as the layer's input. `halves`: fp32 [rows, 2 in], gate first.
+  void swiglu(base::Team& alone, base::Gate activation, const float* halves, std::int64_t rows);
   /// Computes y = x · Ŵᵀ (+ bias, + the adapter's output), fp32 [rows, out].
   void multiply(base::Team& alone, std::int64_t rows, float* y);
   void add_adapter(std::int64_t rows, float* y);

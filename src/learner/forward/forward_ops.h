@@ -26,9 +26,8 @@ struct ForwardNumerics {
   bool low_bit() const { return forward == config::LearnerForward::low_bit; }
 };
 inline Heads heads_of(const model::ModelConfig& config) {
-  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,
-          config.rms_norm_eps,        config.qk_norm_whole,       config.rotary_dim(),
-          config.attention_multiplier};
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,     config.rms_norm_eps,
+          config.qk_norm_whole,       config.rotary_dim(),        config.score_scale()};
 }
 
 /// Declares differentiable operations on one micro-batch's packed rows. Weights' gradients are added to
@@ -56,7 +55,7 @@ class Ops {
   /// Adds the bias, normalizes q and k, and applies the layer's RoPE to both. Computes causal attention, [N, H·E],
   /// within each sequence.
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
-  /// Computes silu(gate) · up of [N, 2F], gate first.
+  /// Computes activation(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
   /// Computes second(swiglu(first(x))) if a fused operation gives the same bits; else returns an undefined tensor.
   virtual Tensor fused_mlp(const Linear& /*first*/, const Linear& /*second*/, const Tensor& /*x*/) const { return {}; }

@@ -79,6 +79,7 @@ FusedOps::FusedOps(const PackedRows& rows, const model::ModelConfig& config, con
       heads_(heads_of(config)),
       embedding_multiplier_(config.embedding_multiplier),
       residual_multiplier_(config.residual_multiplier),
+      gate_(config.gate),
       router_(model::router_of(config)),
       snapshot_(snapshot) {
   if (numerics.bitwise) pages_.emplace(rows);
@@ -108,7 +109,7 @@ Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool needs_
 Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {
   const bool is_whole = heads_.norms_whole && weights.q_gain.defined();
   const Recomputable rotated = is_whole ? qkv_transform(normed_projections(qkv_NC, heads_, weights), rows_, heads_,
-                                                        {weights.bias, {}, {}, weights.turns}, numerics().quantized())
+                                                        {weights.bias, {}, {}, weights.rope}, numerics().quantized())
                                         : qkv_transform(qkv_NC, rows_, heads_, weights, numerics().quantized());
   Heads heads = heads_;
   heads.window = weights.window;
@@ -116,11 +117,11 @@ Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) cons
   return sampled_attention(rotated.value, rows_, *pages_, heads, numerics().kv_format, numerics().compute);
 }
 
-Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::swiglu(halves_N2F); }
+Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::swiglu(halves_N2F, gate_); }
 
 Tensor FusedOps::fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const {
   if (!numerics().low_bit() || torch::GradMode::is_enabled()) return {};
-  return quantized_mlp(x, first, second);
+  return quantized_mlp(x, first, second, gate_);
 }
 
 Tensor FusedOps::mlp_of_experts(const LayerWeights& layer, const Recomputable& x, bool needs_output) const {

@@ -99,6 +99,7 @@ class FusedOps final : public Ops {
   const PackedRows& rows_;
   Heads heads_;
   float embedding_multiplier_, residual_multiplier_;
+  base::Gate gate_;
   ops::Router router_;
   const model::Snapshot* snapshot_;
   std::optional<PageLayout> pages_;  // set with `bitwise`

@@ -56,8 +56,8 @@ ops::QkvTransform transform_args(const Tensor& qkv_NC, const PackedRows& rows, c
   args.q_gain = floats(weights.q_gain.value);
   args.k_gain = floats(weights.k_gain.value);
   args.eps = heads.norm_eps;
-  args.rotary_dim = weights.turns ? heads.table_width() : 0;
-  args.rope_table = rows.rope_table;
+  args.rotary_dim = weights.rope != model::RopeKind::none ? heads.table_width() : 0;
+  args.rope_table = weights.rope == model::RopeKind::sliding ? rows.sliding_rope_table : rows.rope_table;
   args.positions = rows.positions.data();
   args.round_kv_to_bf16 = qkv_NC.scalar_type() == torch::kBFloat16;
   args.in = mixed(qkv_NC);
@@ -230,18 +230,19 @@ Tensor attention(const Recomputable& qkv, const PackedRows& rows, const Heads& h
                         })[0];
 }
 
-Recomputable swiglu(const Tensor& halves_N2F) {
+Recomputable swiglu(const Tensor& halves_N2F, base::Gate activation) {
   const std::int64_t rows = halves_N2F.size(0), width = halves_N2F.size(1) / 2;
-  const Recompute recompute = [halves_N2F, rows, width] {
+  const Recompute recompute = [halves_N2F, rows, width, activation] {
     const Tensor out_NF = make(rows, width, halves_N2F.scalar_type());
-    ops::swiglu(rows, width, mixed(halves_N2F), mixed(out_NF));
+    ops::swiglu(activation, rows, width, mixed(halves_N2F), mixed(out_NF));
     return out_NF;
   };
-  const TensorList out = differentiable({halves_N2F}, {recompute()}, [halves_N2F, rows, width](const TensorList& d) {
-    const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = halves_N2F.detach();
-    ops::swiglu_backward(rows, width, mixed(halves_N2F), mixed(d_out_NF), mixed(d_in_N2F));
-    return TensorList{d_in_N2F};
-  });
+  const TensorList out =
+      differentiable({halves_N2F}, {recompute()}, [halves_N2F, rows, width, activation](const TensorList& d) {
+        const Tensor d_out_NF = d[0].contiguous(), d_in_N2F = halves_N2F.detach();
+        ops::swiglu_backward(activation, rows, width, mixed(halves_N2F), mixed(d_out_NF), mixed(d_in_N2F));
+        return TensorList{d_in_N2F};
+      });
   return {out[0], recompute};
 }
 

@@ -6,7 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "base/gate.h"
 #include "learner/tensors/autograd.h"
+#include "model/config.h"
 #include "ops/varlen_attention.h"
 
 namespace qrl::learner {
@@ -29,7 +31,8 @@ struct PackedRows {
   std::vector<std::int32_t> positions;         ///< [N], position in the sequence, prefix included
   std::vector<std::int32_t> sequence_starts;   ///< [S+1], first row of each sequence, then N
   std::vector<std::uint8_t> continues_prefix;  ///< [S] or empty, as in types::MicroBatch
-  const float* rope_table = nullptr;           ///< model::make_rope_table, with all positions of the batch
+  const float* rope_table = nullptr;           ///< model::RopeTables, with all positions of the batch
+  const float* sliding_rope_table = nullptr;   ///< that of RopeKind::sliding; null: none
   std::shared_ptr<RowRoutes> routes;           ///< null without experts; written by a forward pass
   std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequence_starts.size()) - 1; }
@@ -86,7 +89,7 @@ Normed add_rms_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain
 /// A weight that the model lacks is undefined.
 struct QkvWeights {
   Weight bias, q_gain, k_gain;
-  bool turns = true;        ///< whether the layer has rotary positions
+  model::RopeKind rope = model::RopeKind::common;
   std::int64_t window = 0;  ///< Heads::window of the layer
 };
 /// Normalizes q and k over all heads of a row together, in qkv_NC's dtype. The bias, if any, must be in qkv_NC.
@@ -108,8 +111,8 @@ Tensor attention(const Recomputable& qkv_NC, const PackedRows& rows, const Heads
 ops::VarlenAttention attention_args(const PackedRows& rows, const Heads& heads, const Tensor& qkv_NC,
                                     torch::ScalarType matmuls);
 
-/// Computes silu(gate) · up of halves_N2F (gate first), in its dtype. The backward pass overwrites halves_N2F.
-Recomputable swiglu(const Tensor& halves_N2F);
+/// Computes activation(gate) · up of halves_N2F (gate first), in its dtype. The backward pass overwrites halves_N2F.
+Recomputable swiglu(const Tensor& halves_N2F, base::Gate activation = base::Gate::silu);
 
 /// Describes a product left [N, r] · right [r, columns]. It is added to another product in the same fp32 sums.
 struct LowRankProduct {

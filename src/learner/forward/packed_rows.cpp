@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/rope.h"
 
 namespace qrl::learner {
 
@@ -77,10 +76,10 @@ PackedRows MicroBatchPacker::rows(const types::MicroBatch& batch) {
   QRL_REQUIRE(longest <= config_.max_position_embeddings, "micro-batch",
               "sequences of at most max_position_embeddings = " + std::to_string(config_.max_position_embeddings),
               std::to_string(longest) + " tokens");
-  if (rope_table_.empty() || rope_table_.shape()[0] < longest) {
-    rope_table_ = model::make_rope_table(config_, std::min<std::int64_t>(2 * longest, config_.max_position_embeddings));
-  }
-  rows.rope_table = rope_table_.as<float>();
+  if (ropes_.max_positions() < longest)
+    ropes_ = model::RopeTables(config_, std::min<std::int64_t>(2 * longest, config_.max_position_embeddings));
+  rows.rope_table = ropes_.of(model::RopeKind::common).as<float>();
+  if (config_.sliding_rope_theta > 0) rows.sliding_rope_table = ropes_.of(model::RopeKind::sliding).as<float>();
   rows.routes = make_routes(config_, rows.num_rows());
   const types::Routes* replayed = batch.replayed();
   QRL_INVARIANT(replayed == nullptr || rows.routes != nullptr, "micro-batch", "no routes to replay in a dense model",

@@ -6,6 +6,7 @@
 #include "learner/forward/layers.h"
 #include "learner/forward/logprob.h"
 #include "model/config.h"
+#include "model/rope.h"
 #include "ops/sample.h"
 #include "types/batch.h"
 
@@ -32,7 +33,7 @@ class MicroBatchPacker {
  private:
   model::ModelConfig config_;
   std::int64_t chunk_tokens_;
-  base::Buffer rope_table_;
+  model::RopeTables ropes_;
 };
 
 }  // namespace qrl::learner

@@ -5,9 +5,9 @@ namespace qrl::learner {
 namespace {
 
 /// Normalizes what attention or MLP adds to the residual stream; without a gain, returns it.
-Tensor normed_branch(const Ops& ops, const Tensor& y_ND, const Weight& gain) {
-  if (!gain.defined()) return y_ND;
-  return ops.add_norm(y_ND.to(torch::kFloat32), {}, gain, ops.numerics().between).normed_ND;
+Tensor normed_branch(const Ops& ops, const Tensor& y_ND, const Weight& norm, float offset) {
+  if (!norm.defined()) return y_ND;
+  return ops.add_norm(y_ND.to(torch::kFloat32), {}, gain_of(norm, offset), ops.numerics().between).normed_ND;
 }
 
 Tensor dense_mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
@@ -18,13 +18,13 @@ Tensor dense_mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, b
 
 Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
   if (w.is_sparse()) return ops.mlp_of_experts(w, x, needs_output);
-  return normed_branch(ops, dense_mlp(ops, w, x, needs_output || w.mlp_norm_D.defined()), w.mlp_norm_D);
+  return normed_branch(ops, dense_mlp(ops, w, x, needs_output || w.mlp_norm_D.defined()), w.mlp_norm_D, w.norm_offset);
 }
 
 Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
   const Tensor attended_NHE = ops.attention(ops.linear(w.qkv, x), w.transform());
   return normed_branch(ops, ops.linear(w.o, {attended_NHE, {}}, needs_output || w.attention_norm_D.defined()),
-                       w.attention_norm_D);
+                       w.attention_norm_D, w.norm_offset);
 }
 
 /// Computes attention or the MLP from the normalized residual stream. In recomputation, needs_output is false, and the
@@ -58,10 +58,12 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
     const Recomputable x{from.normed_ND, from.recompute_normed};
     return checkpoints_parts ? checkpointed(part, x) : part(x, its_is_read);
   };
-  const Normed before = ops->add_norm(stream_and_branch[0], {stream_and_branch[1]}, w.input_norm_D, between);
+  const Normed before =
+      ops->add_norm(stream_and_branch[0], {stream_and_branch[1]}, gain_of(w.input_norm_D, w.norm_offset), between);
   const Tensor mixed_ND =
       computed([ops, &w](const Recomputable& x, bool read) { return attention(*ops, w, x, read); }, before, true);
-  const Normed after = ops->add_norm(before.sum_ND, {mixed_ND, w.o.bias}, w.post_norm_D, between);
+  const Normed after =
+      ops->add_norm(before.sum_ND, {mixed_ND, w.o.bias}, gain_of(w.post_norm_D, w.norm_offset), between);
   return {after.sum_ND,
           computed([ops, &w](const Recomputable& x, bool read) { return mlp(*ops, w, x, read); }, after, needs_output)};
 }
@@ -101,7 +103,8 @@ Tensor hidden_states(const PolicyWeights& weights, const std::shared_ptr<const O
       state = layer(state, true);
     }
   }
-  return ops->add_norm(state[0], {state[1]}, weights.final_norm, ops->numerics().lm_head).normed_ND;
+  const Weight gain = gain_of(weights.final_norm, weights.norm_offset);
+  return ops->add_norm(state[0], {state[1]}, gain, ops->numerics().lm_head).normed_ND;
 }
 
 }  // namespace qrl::learner

@@ -52,19 +52,28 @@ struct ExpertLinear {
   }
 };
 
+/// Returns a norm's gain, its weight plus `offset`, with the same gradient.
+inline Weight gain_of(const Weight& weight, float offset) {
+  return offset == 0 || !weight.defined() ? weight : Weight{weight.value + offset, weight.gradient};
+}
+
 /// A gain that the model lacks is undefined.
 struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
   std::int64_t sparse_idx = -1;  ///< number of sparse layers before this layer; −1: a dense layer
-  bool turns = true;             ///< whether the layer has rotary positions
-  std::int64_t window = 0;       ///< Heads::window of the layer
+  model::RopeKind rope = model::RopeKind::common;
+  std::int64_t window = 0;  ///< Heads::window of the layer
+  float norm_offset = 0;    ///< ModelConfig::norm_offset
   bool is_sparse() const { return sparse_idx >= 0; }
-  QkvWeights transform() const { return {qkv.bias, q_norm_E, k_norm_E, turns, window}; }
+  QkvWeights transform() const {
+    return {qkv.bias, gain_of(q_norm_E, norm_offset), gain_of(k_norm_E, norm_offset), rope, window};
+  }
 };
 
 struct PolicyWeights {
   Weight embedding;
   std::vector<LayerWeights> layers;
   Weight final_norm;
+  float norm_offset = 0;   ///< ModelConfig::norm_offset
   Weight lm_head;          ///< `embedding` if tied; undefined with adapters on the CPU, where logits read `head`
   ops::PackedLinear head;  ///< packed lm_head, in lm_head_dtype; empty unless ParameterOptions::packs_head
   torch::ScalarType lm_head_dtype = torch::kBFloat16;

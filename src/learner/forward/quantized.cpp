@@ -251,7 +251,7 @@ void rotate_gradient(const Linear& linear) {
   if (gathers_rotated(linear)) rotate_in_place(linear.quantized->rotation, linear.weight.gradient);
 }
 
-Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second) {
+Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second, base::Gate activation) {
   const std::int64_t width = first.quantized->in, both = first.quantized->out, out = second.quantized->out;
   const Tensor y = torch::empty({x.size(0), out});
   struct Between {
@@ -266,7 +266,7 @@ Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second)
       auto* halves = between->halves.as<float>();
       between->normed.quantize(alone, x.data_ptr<float>() + rows.begin * width, rows.size());
       between->normed.multiply(alone, rows.size(), halves);
-      between->gated.swiglu(alone, halves, rows.size());
+      between->gated.swiglu(alone, activation, halves, rows.size());
       between->gated.multiply(alone, rows.size(), y.data_ptr<float>() + rows.begin * out);
     };
   });

@@ -69,8 +69,9 @@ using AddToRows = std::function<void(base::Team& alone, base::Range rows, float*
 Tensor quantized_input_gradient(const Tensor& d_y, const Quantized& quantized,
                                 const std::function<AddToRows()>& make_add = {});
 
-/// Computes y = second(silu(gate) · up) without autograd. first(x), [N, 2F], holds gate, then up. x and y are fp32 [N,
-/// D]. Results equal those of separate low_bit layers bitwise, adapters included.
-Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second);
+/// Computes y = second(activation(gate) · up) without autograd. first(x), [N, 2F], holds gate, then up. x and y are
+/// fp32 [N, D]. Results equal those of separate low_bit layers bitwise, adapters included.
+Tensor quantized_mlp(const Tensor& x, const Linear& first, const Linear& second,
+                     base::Gate activation = base::Gate::silu);
 
 }  // namespace qrl::learner

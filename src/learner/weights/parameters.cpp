@@ -135,6 +135,7 @@ void Parameters::bind_policy(const model::WeightSource& base) {
   const bool keeps_tables = options_.torch_ops && options_.reads_tables;
   policy_.embedding = weight({"model.embed_tokens.weight"}, keeps_tables);
   policy_.final_norm = weight({"model.norm.weight"});
+  policy_.norm_offset = config.norm_offset;
   const std::string lm_head = config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const bool f32_lm_head = policy_.lm_head_dtype == torch::kFloat32;
   const bool has_table = config.tie_word_embeddings && policy_.embedding.defined();
@@ -148,7 +149,8 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     const std::string layer = model::layer_prefix(idx);
     LayerWeights bound;
     if (config.is_sparse(idx)) bound.sparse_idx = num_sparse++;
-    bound.turns = config.rotary_dim(idx) > 0;
+    bound.rope = config.rope(idx);
+    bound.norm_offset = config.norm_offset;
     bound.window = config.window(idx);
     model::visit_block(
         config, idx,

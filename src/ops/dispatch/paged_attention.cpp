@@ -145,6 +145,8 @@ void store_row(const HeadShape& shape, const AttentionRows& where, std::int64_t 
 
 }  // namespace
 
+std::int64_t attention_reach(std::int64_t window) { return window + kAttentionSpan - 1; }
+
 std::int64_t kv_page_bytes(const HeadShape& shape, KvFormat format, std::int64_t page_size) {
   return shape.num_kv_heads * head_bytes(shape, format, page_size);
 }

@@ -91,16 +91,17 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
       });
 }
 
-void swiglu(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out) {
+void swiglu(base::Gate activation, std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray out) {
   const TrainingKernels& table = *kernels().training;
-  over(rows, kRowGrain, [&](auto begin, auto end) { table.swiglu(width, halves, out, begin, end); });
+  over(rows, kRowGrain, [&](auto begin, auto end) { table.swiglu(activation, width, halves, out, begin, end); });
 }
 
-void swiglu_backward(std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves) {
+void swiglu_backward(base::Gate activation, std::int64_t rows, std::int64_t width, MixedArray halves, MixedArray d_out,
+                     MixedArray d_halves) {
   QRL_INVARIANT(halves.is_bf16 == d_halves.is_bf16, "swiglu_backward", "one dtype for halves and its gradient", "two");
   const TrainingKernels& table = *kernels().training;
   over(rows, kRowGrain,
-       [&](auto begin, auto end) { table.swiglu_backward(width, halves, d_out, d_halves, begin, end); });
+       [&](auto begin, auto end) { table.swiglu_backward(activation, width, halves, d_out, d_halves, begin, end); });
 }
 
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse) {

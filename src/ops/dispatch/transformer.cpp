@@ -67,13 +67,14 @@ void rms_norm(base::Team& team, const float* x_ND, const float* gain_D, float ep
   }
 }
 
-void swiglu(base::Team& team, const float* halves_N2F, base::Range rows, Activations& out, Activations* also) {
+void swiglu(base::Team& team, base::Gate activation, const float* halves_N2F, base::Range rows, Activations& out,
+            Activations* also) {
   check_range(rows, out.max_rows(), "swiglu");
   const base::Range mine = share(team, rows);
   float* product = scratch(out.width);
   for (std::int64_t row = mine.begin; row < mine.end; ++row) {
     const float* gate = halves_N2F + row * 2 * out.width;
-    kernels().swiglu(gate, gate + out.width, out.width, product);
+    kernels().swiglu(activation, gate, gate + out.width, out.width, product);
     quantize_row(product, row, out);
     if (also != nullptr) quantize_row(product, row, *also);
   }

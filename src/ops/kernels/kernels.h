@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/gate.h"
+
 namespace qrl::ops {
 
 /// Number of a panel's inputs whose weights are dequantized at once. A multiple of every scale-group size.
@@ -104,7 +106,8 @@ struct Kernels {
   void (*linear_int4)(const LinearTask& task);       ///< x is bf16, or e4m3 values as bf16 if x_scales is set
   void (*linear_int4_int8)(const LinearTask& task);
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n, float* y);
-  void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* y);
+  /// Computes y = activation(gate) · up.
+  void (*swiglu)(base::Gate activation, const float* gate, const float* up, std::int64_t n, float* y);
   void (*rope)(const RopeTask& task);
   /// Computes x + factor · y in x; the product is rounded.
   void (*add_scaled)(const float* y, float factor, std::int64_t n, float* x);
@@ -177,7 +180,7 @@ void linear_fp8_block(const LinearTask& task);
 void linear_int4(const LinearTask& task);
 void linear_int4_int8(const LinearTask& task);
 void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* y);
-void swiglu(const float* gate, const float* up, std::int64_t n, float* y);
+void swiglu(base::Gate activation, const float* gate, const float* up, std::int64_t n, float* y);
 void rope(const RopeTask& task);
 void add_scaled(const float* y, float factor, std::int64_t n, float* x);
 float max_value(const float* x, std::int64_t n);

@@ -1,3 +1,4 @@
+#include "ops/kernels/gates.h"
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 
@@ -16,11 +17,11 @@ void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, floa
   });
 }
 
-void swiglu(const float* gate, const float* up, std::int64_t n, float* y) {
-  for_vectors(n, [&](std::int64_t i, auto lanes) {
-    const VecF g = load(gate + i, lanes);
-    const VecF silu = g / (1.0F + exp(-g));
-    store(y + i, silu * load(up + i, lanes), lanes);
+void swiglu(base::Gate activation, const float* gate, const float* up, std::int64_t n, float* y) {
+  with_gate(activation, [&](auto act) {
+    for_vectors(n, [&](std::int64_t i, auto lanes) {
+      store(y + i, act.value(load(gate + i, lanes)) * load(up + i, lanes), lanes);
+    });
   });
 }
 

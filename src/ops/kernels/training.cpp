@@ -1,5 +1,6 @@
 #include "ops/kernels/training.h"
 
+#include "ops/kernels/gates.h"
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/simd.h"
 
@@ -211,23 +212,23 @@ void qkv_transform_backward(const QkvTransform& args, const float* inverse_rms, 
   }
 }
 
-inline VecF sigmoid(VecF x) { return 1.0F / (1.0F + exp(-x)); }
-
-void swiglu(std::int64_t width, MixedArray halves, MixedArray out, std::int64_t begin, std::int64_t end) {
-  with_types(halves, out, [&](const auto* in, auto* to) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const auto* gate = in + r * 2 * width;
-      for_vectors(width, [&](std::int64_t i, auto n) {
-        const VecF g = load(gate + i, n);
-        store(to + r * width + i, g / (1.0F + exp(-g)) * load(gate + width + i, n),
-              n);  // same formula as the decoder, for equal bits
-      });
-    }
+void swiglu(base::Gate activation, std::int64_t width, MixedArray halves, MixedArray out, std::int64_t begin,
+            std::int64_t end) {
+  with_gate(activation, [&](auto act) {
+    with_types(halves, out, [&](const auto* in, auto* to) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const auto* gate = in + r * 2 * width;
+        for_vectors(width, [&](std::int64_t i, auto n) {
+          store(to + r * width + i, act.value(load(gate + i, n)) * load(gate + width + i, n), n);
+        });
+      }
+    });
   });
 }
 
-void swiglu_backward(std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves, std::int64_t begin,
-                     std::int64_t end) {
+template <class Act>
+void gate_backward(Act act, std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves,
+                   std::int64_t begin, std::int64_t end) {
   with_types(halves, d_out, [&](auto* in, const auto* d) {
     auto* d_in = static_cast<decltype(in)>(d_halves.data);
     for (std::int64_t r = begin; r < end; ++r) {
@@ -235,12 +236,17 @@ void swiglu_backward(std::int64_t width, MixedArray halves, MixedArray d_out, Mi
       auto* d_gate = d_in + r * 2 * width;
       for_vectors(width, [&](std::int64_t i, auto n) {
         const VecF g = load(gate + i, n), up = load(gate + width + i, n), dy = load(d + r * width + i, n);
-        const VecF s = sigmoid(g);
-        store(d_gate + i, dy * up * s * (1.0F + g * (1.0F - s)), n);
+        const VecF s = act.share(g);
+        store(d_gate + i, dy * up * s * act.rest(g, s), n);
         store(d_gate + width + i, dy * g * s, n);
       });
     }
   });
+}
+
+void swiglu_backward(base::Gate activation, std::int64_t width, MixedArray halves, MixedArray d_out,
+                     MixedArray d_halves, std::int64_t begin, std::int64_t end) {
+  with_gate(activation, [&](auto act) { gate_backward(act, width, halves, d_out, d_halves, begin, end); });
 }
 
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse,

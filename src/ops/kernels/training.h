@@ -13,9 +13,10 @@ struct TrainingKernels {
   void (*qkv_transform)(const QkvTransform& args, float* out, float* inverse_rms, std::int64_t begin, std::int64_t end);
   void (*qkv_transform_backward)(const QkvTransform& args, const float* inverse_rms, const QkvGradients& gradients,
                                  std::int64_t begin, std::int64_t end);
-  void (*swiglu)(std::int64_t width, MixedArray halves, MixedArray out, std::int64_t begin, std::int64_t end);
-  void (*swiglu_backward)(std::int64_t width, MixedArray halves, MixedArray d_out, MixedArray d_halves,
-                          std::int64_t begin, std::int64_t end);
+  void (*swiglu)(base::Gate activation, std::int64_t width, MixedArray halves, MixedArray out, std::int64_t begin,
+                 std::int64_t end);
+  void (*swiglu_backward)(base::Gate activation, std::int64_t width, MixedArray halves, MixedArray d_out,
+                          MixedArray d_halves, std::int64_t begin, std::int64_t end);
   void (*token_log_probs)(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy,
                           float* lse, std::int64_t begin, std::int64_t end);
   void (*token_log_probs_backward)(const TokenDistribution& args, const float* logits, const TokenGradients& gradients,
