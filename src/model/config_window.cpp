@@ -43,7 +43,8 @@ std::vector<std::int64_t> sliding_layers(const ConfigReader& reader, const Model
   }
   if (family.window == WindowRule::pattern) {
     const char* key = "sliding_window_pattern";
-    const std::int64_t period = reader.find(key) == nullptr ? family.window_pattern : reader.size(key, kMaxWidth);
+    const bool is_given = family.has_key(key) && reader.find(key) != nullptr;
+    const std::int64_t period = is_given ? reader.size(key, kMaxWidth) : family.window_pattern;
     for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
       if ((layer + 1) % period != 0) layers.push_back(layer);
     return layers;

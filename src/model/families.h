@@ -12,7 +12,19 @@ namespace qrl::model {
 struct ModelConfig;
 
 /// Names a row of the table of model families.
-enum class Family : std::uint8_t { qwen3, qwen2, llama, qwen3_moe, mistral, granite, smollm3, olmo2, phi3, gemma3 };
+enum class Family : std::uint8_t {
+  qwen3,
+  qwen2,
+  llama,
+  qwen3_moe,
+  mistral,
+  granite,
+  smollm3,
+  olmo2,
+  phi3,
+  gemma3,
+  olmo3
+};
 
 /// Says where a layer's norms are: before attention and MLP, on their outputs (post-norm), or at all four places.
 enum class NormPlace : std::uint8_t { before, after, both };

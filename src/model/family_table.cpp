@@ -125,6 +125,17 @@ constexpr std::array kFamilies = {
                .missing_keys = kGemma3Missing,
                .numbers = kScoreScalar,
                .keys = kGemma3Keys},
+    FamilySpec{.family = Family::olmo3,
+               .model_type = "olmo3",
+               .architecture = "Olmo3ForCausalLM",
+               .bias = AttentionBias::none,
+               .window = WindowRule::pattern,
+               .windows = true,
+               .qk_norm = QkNorm::whole,
+               .norms = NormPlace::after,
+               .window_pattern = 4,
+               .sliding_theta = "rope_theta",
+               .missing_keys = R"({"sliding_window": 4096})"},
 };
 
 static_assert(
@@ -145,7 +156,6 @@ constexpr MissingPart kMissingParts[] = {
     {"lfm2", "convolution layers"},
     {"ministral", "windows of single layers"},
     {"ministral3", "queries scaled by position (llama_4_scaling_beta)"},
-    {"olmo3", "rotary scaling of single layers"},
     {"qwen3_5", "layers of a gated delta rule"},
     {"qwen3_5_text", "layers of a gated delta rule"},
     {"qwen3_next", "layers of a gated delta rule"},

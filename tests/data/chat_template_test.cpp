@@ -403,6 +403,32 @@ TEST_CASE("chat templates: settings without effect and tokenizers without the te
   CHECK(says(refusal(gemma, "auto", "", false), "a chat template that can switch thinking on and off"));
 }
 
+TEST_CASE("chat templates: Gemma 3's puts the system message in front of the first user's text") {
+  // Written as Gemma 3's files have it; what it writes is transformers 5.24's.
+  const std::string text =
+      R"({{ bos_token }}{%- if messages[0]['role'] == 'system' -%})"
+      R"({%- if messages[0]['content'] is string -%}{%- set first = messages[0]['content'] + '\n\n' -%})"
+      R"({%- else -%}{%- set first = messages[0]['content'][0]['text'] + '\n\n' -%}{%- endif -%})"
+      R"({%- set turns = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set turns = messages -%})"
+      R"({%- endif -%}{%- for message in turns -%})"
+      R"({%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%})"
+      R"({{ raise_exception('Conversation roles must alternate') }}{%- endif -%})"
+      R"({%- if (message['role'] == 'assistant') -%}{%- set role = 'model' -%}{%- else -%})"
+      R"({%- set role = message['role'] -%}{%- endif -%})"
+      R"({{ '<start_of_turn>' + role + '\n' + (first if loop.first else '') }}{%- if message['content'] is string -%})"
+      R"({{ message['content'] | trim }}{%- elif message['content'] is iterable -%})"
+      R"({%- for item in message['content'] -%}{%- if item['type'] == 'image' -%})"
+      R"({{ '<start_of_image>' }}{%- elif item['type'] == 'text' -%})"
+      R"({{ item['text'] | trim }}{%- endif -%}{%- endfor -%}{%- else -%})"
+      R"({{ raise_exception('Invalid content type') }}{%- endif -%}{{ '<end_of_turn>\n' }}{%- endfor -%})"
+      R"({%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%})";
+  const ChatTemplate chat = template_of(tokenizer_with({{"bos_token", "<bos>"}, {"chat_template", text}}));
+  CHECK(text_of(parts_of(chat, {"Be brief.", "", " What is 2 + 2? ", ""}, false)) ==
+        "<bos><start_of_turn>user\nBe brief.\n\nWhat is 2 + 2?<end_of_turn>\n<start_of_turn>model\n");
+  CHECK(text_of(parts_of(chat, {"", "", "What is 2 + 2?", ""}, false)) ==
+        "<bos><start_of_turn>user\nWhat is 2 + 2?<end_of_turn>\n<start_of_turn>model\n");
+}
+
 TEST_CASE("chat templates: token ids of the published Qwen3's own template") {
   const auto shared = qrl::test::shared_data();
   if (!shared) return qrl::test::skip("the shared data is missing: tokenizer");

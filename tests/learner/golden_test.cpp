@@ -29,12 +29,13 @@ struct Golden {
   std::vector<std::vector<types::TokenId>> sequences;
 };
 
-const char* const kModels[] = {
-    "hf_qwen3",          "hf_qwen3_untied", "hf_qwen2",       "hf_llama",        "hf_llama_scaled",
-    "hf_qwen3_yarn",     "hf_llama_bias",   "hf_qwen3_bias",  "hf_qwen3_moe",    "hf_qwen3_moe_mixed",
-    "hf_mistral",        "hf_llama_linear", "hf_granite",     "hf_granite_bias", "hf_smollm3",
-    "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",  "hf_phi3",         "hf_phi3_plain",
-    "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window", "hf_gemma3",       "hf_gemma3_bf16"};
+const char* const kModels[] = {"hf_qwen3",          "hf_qwen3_untied",    "hf_qwen2",       "hf_llama",
+                               "hf_llama_scaled",   "hf_qwen3_yarn",      "hf_llama_bias",  "hf_qwen3_bias",
+                               "hf_qwen3_moe",      "hf_qwen3_moe_mixed", "hf_mistral",     "hf_llama_linear",
+                               "hf_granite",        "hf_granite_bias",    "hf_smollm3",     "hf_smollm3_bias",
+                               "hf_olmo2",          "hf_olmo2_tied",      "hf_phi3",        "hf_phi3_plain",
+                               "hf_mistral_window", "hf_qwen2_window",    "hf_phi3_window", "hf_gemma3",
+                               "hf_gemma3_bf16",    "hf_olmo3",           "hf_olmo3_plain"};
 
 }  // namespace
 

@@ -195,6 +195,15 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
   const ModelConfig olmo2 = read("olmo2", "Olmo2ForCausalLM", {{"attention_bias", false}});
   CHECK(olmo2.norms == NormPlace::after);
   CHECK((olmo2.qk_norm && olmo2.qk_norm_whole));
+  const ModelConfig olmo3 = read("olmo3", "Olmo3ForCausalLM",
+                                 {{"num_hidden_layers", 9},
+                                  {"sliding_window", 16},
+                                  {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}, {"beta_fast", 32}}}});
+  CHECK(olmo3.sliding_layers == std::vector<std::int64_t>{0, 1, 2, 4, 5, 6, 8});
+  CHECK(olmo3.rope(0) == RopeKind::sliding);
+  CHECK(olmo3.rope(3) == RopeKind::common);
+  CHECK(olmo3.sliding_rope_theta == olmo3.rope_theta);
+  CHECK(olmo3.rope_scaling.type == RopeType::yarn);
   CHECK(read("mistral", "MistralForCausalLM", {{"sliding_window", nullptr}, {"hidden_size", 66}}).head_dim == 16);
   CHECK(read("mistral", "MistralForCausalLM", {}).sliding_layers.empty());  // 4096 tokens, beside 512 positions
   CHECK(read("mistral", "MistralForCausalLM", {{"max_position_embeddings", 8192}}).window(1) == 4096);
@@ -243,6 +252,34 @@ TEST_CASE("config.json: a family's own keys are read, and missing ones have tran
     INFO(text);
     if (&one == &refused[0]) CHECK(refusal(text).empty());
     else CHECK(refusal(text).find(one.about) != std::string::npos);
+  }
+}
+
+TEST_CASE(
+    "config.json: published ones of models with two rotary bases are read, with transformers' number of parameters") {
+  struct Published {
+    const char* model;
+    std::int64_t num_parameters, window, first_full;
+    float score_scale;
+  };
+  const Published all[] = {{"gemma3_1b_it", 999885952, 512, 5, 0},
+                           {"gemma3_12b_it", 11766034176, 1024, 5, 0},
+                           {"gemma3_27b_it", 27009346304, 1024, 5, static_cast<float>(1 / std::sqrt(168.0))},
+                           {"olmo3_7b", 7298011136, 4096, 3, 0}};
+  for (const Published& want : all) {
+    INFO(want.model);
+    const std::string text = qrl::test::read_file(kConfigs / (std::string(want.model) + ".published.json"));
+    const ModelConfig config = parse_config(text, want.model);
+    CHECK(num_parameters(config) == want.num_parameters);
+    CHECK(config.window(0) == want.window);
+    for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+      const bool is_full = (layer + 1) % (want.first_full + 1) == 0;
+      CHECK(config.slides(layer) != is_full);
+      CHECK(config.rope(layer) == (is_full ? RopeKind::common : RopeKind::sliding));
+    }
+    CHECK(config.score_scale() == want.score_scale);
+    CHECK(unknown_config_keys(text, want.model).empty());
+    CHECK(parse_config(config_json(config), "x") == config);
   }
 }
 

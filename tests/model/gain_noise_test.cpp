@@ -1,4 +1,5 @@
 // Tests noise on a sampler's gains: its numbers, and its behavior in repeated publishes.
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -107,4 +108,29 @@ TEST_CASE("gain noise: standard normal, and depends on seed, version, norm and c
   for (const float z : one) sum += z, squares += z * z;
   CHECK(std::abs(sum / kCount) < 0.03);
   CHECK(std::abs(squares / kCount - 1) < 0.04);
+}
+
+TEST_CASE("gain noise: where gains are 1 + w, it is added to 1 + w, also after a publish of adapters with norms") {
+  ModelConfig config = noise_config();
+  config.norm_offset = 1;
+  const nlohmann::json file = golden_noise();
+  const double sigma = 0.05;
+  Weights weights = test::init_weights(config, 3);  // w = 0
+  SnapshotFormats formats(quant::Format::int8);
+  formats.lora.rank = 2;
+  formats.lora.train_norms = true;
+  Snapshot snapshot(config, formats);
+  snapshot.publish(views(weights), 0);
+  std::vector<std::vector<float>> clean = gains_of(snapshot);
+  for (const std::vector<float>& gains : clean) CHECK(std::ranges::all_of(gains, [](float gain) { return gain == 1; }));
+  snapshot.use_gain_noise({file["seed"].get<std::uint64_t>(), sigma});
+  Weights adapters;
+  for (const WeightSpec& spec : adapter_specs(config, formats.lora)) {
+    adapters.try_emplace(spec.name, base::DType::f32, spec.shape);
+    if (spec.kind == WeightKind::norm) std::fill_n(adapters.at(spec.name).as<float>(), spec.shape.numel(), 0.25F);
+  }
+  for (std::vector<float>& gains : clean) std::ranges::fill(gains, 1.25F);
+  const nlohmann::json& one = file["versions"][0];
+  snapshot.publish_adapters(views(adapters), one["version"].get<std::int64_t>());
+  check_noise(snapshot, clean, one["z"], sigma);
 }

@@ -85,7 +85,8 @@ TEST_CASE("model folders: transformers' are read, single or in shards, fp32, bf1
         "hf_qwen3_yarn",     "hf_llama_bias",   "hf_qwen3_bias",  "hf_qwen3_moe",    "hf_qwen3_moe_mixed",
         "hf_mistral",        "hf_llama_linear", "hf_granite",     "hf_granite_bias", "hf_smollm3",
         "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",  "hf_phi3",         "hf_phi3_plain",
-        "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window", "hf_gemma3",       "hf_gemma3_bf16"}) {
+        "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window", "hf_gemma3",       "hf_gemma3_bf16",
+        "hf_olmo3",          "hf_olmo3_plain"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const auto specs = weight_specs(model.config);
@@ -109,7 +110,7 @@ TEST_CASE("model folders: a saved one loads with equal values, config and end to
         "hf_llama_bias",   "hf_qwen3_bias",   "hf_mistral",        "hf_llama_linear", "hf_granite",
         "hf_granite_bias", "hf_smollm3",      "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",
         "hf_phi3",         "hf_phi3_plain",   "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window",
-        "hf_gemma3",       "hf_gemma3_bf16"}) {
+        "hf_gemma3",       "hf_gemma3_bf16",  "hf_olmo3",          "hf_olmo3_plain"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const qrl::test::TempDir dir;

@@ -265,8 +265,8 @@ TEST_CASE("bitwise: every family's flags keep the sampler's bits in low-bit form
     return BitwiseCase{weights, kv, {0.8F, 1.0F, -1}, true, false, false, 1'000, lora_rank, {}, false, true, family};
   };
   std::vector<BitwiseCase> cases;
-  for (const Family family :
-       {Family::mistral, Family::granite, Family::smollm3, Family::olmo2, Family::phi3, Family::gemma3}) {
+  for (const Family family : {Family::mistral, Family::granite, Family::smollm3, Family::olmo2, Family::phi3,
+                              Family::gemma3, Family::olmo3}) {
     cases.push_back(flags_of(family, quant::Format::int8, quant::KvFormat::int8, 0));
     cases.push_back(flags_of(family, quant::Format::bf16, quant::KvFormat::bf16, 5));
     cases.push_back(flags_of(family, quant::Format::int4, quant::KvFormat::bf16, 5));
