@@ -7,14 +7,19 @@ The goldens are tests/data/golden/tokenizer and tokenizer_bpe.
     python3 scripts/golden/tokenizer.py --check DIR  # DIR as Tokenizer::save writes it: same ids as the goldens
 """
 
+import base64
+import io
 import itertools
 import json
 import random
 import sys
+import tempfile
 from pathlib import Path
 
+import sentencepiece
 import tokenizers
 import transformers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -164,13 +169,56 @@ def spaced_families():
         yield name, tokenizer
 
 
+# What SentencePiece's compiler is given for "spaced_map": code points, and what they become. Clusters, one to many, many to none.
+CHARACTERS = [("\uff11", "1"), ("\uff41", "a"), ("\ufb01", "fi"), ("e\u0301", "é"), ("\u00a0", " "), ("\t", " "), ("\n", " "), ("\r", " "),
+              ("\u200b", ""), ("\u00bd", "1/2"), ("\u0301", ""), ("ｶ\uff9e", "ガ"), ("ﾊ", "ハ")]
+
+
+def compiled(rules):
+    """The map that SentencePiece's trainer compiles of rules, in base64."""
+    with tempfile.TemporaryDirectory() as folder:
+        table, model = Path(folder) / "rules.tsv", io.BytesIO()
+        table.write_text("".join(" ".join(f"{ord(c):X}" for c in text) + "\t" + " ".join(f"{ord(c):X}" for c in other) + "\n"
+                                 for text, other in rules))
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=90, model_type="unigram",
+                                                 normalization_rule_tsv=str(table), minloglevel=2)
+        spec = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue()).normalizer_spec
+        return base64.b64encode(spec.precompiled_charsmap).decode()
+
+
+def unigram_families():
+    """Small Unigram tokenizers, as transformers converts SentencePiece's: with bytes, and with a map of characters."""
+    space = pre_tokenizers.Metaspace
+    ends = [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), MARK)]
+    for name, has_bytes, charsmap in (("spaced_unigram", True, None), ("spaced_map", False, compiled(CHARACTERS))):
+        trained = Tokenizer(models.Unigram())
+        trained.pre_tokenizer = space(MARK, prepend_scheme="always")
+        trained.train_from_iterator(CORPUS, trainers.UnigramTrainer(
+            vocab_size=300, show_progress=False, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>"))
+        vocab = [(piece, score) for piece, score in json.loads(trained.to_str())["model"]["vocab"]]
+        vocab[3:3] = [(f"<0x{byte:02X}>", 0.0) for byte in range(256)] if has_bytes else []
+        tokenizer = Tokenizer(models.Unigram(vocab, 0, has_bytes))
+        root = json.loads(tokenizer.to_str())
+        if charsmap:
+            root["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap}]}
+            tokenizer = Tokenizer.from_str(json.dumps(root))
+            tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer[0], *ends])
+        tokenizer.pre_tokenizer = space(MARK, prepend_scheme="always" if charsmap else "first", split=bool(charsmap))
+        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(MARK, prepend_scheme="always")])
+        tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in ("<unk>", "<s>", "</s>")])
+        yield name, tokenizer
+
+
 def make_families():
     folder = OUT.parent / "tokenizer_bpe"
     folder.mkdir(exist_ok=True)
     rng = random.Random(SEED)
-    for name, tokenizer in itertools.chain(families(), spaced_families()):
+    for name, tokenizer in itertools.chain(families(), spaced_families(), unigram_families()):
         (folder / f"{name}.json").write_text(tokenizer.to_str())
         pieces = PIECES + SPACED_PIECES * 4 if name.startswith("spaced") else PIECES
+        if name == "spaced_unigram":  # whose library reads a byte's token in text, which this program does not
+            pieces = [piece for piece in pieces if piece != "<0x0A>"]
+        pieces = pieces + [text for text, _ in CHARACTERS] * 2 if name == "spaced_map" else pieces
         texts = TEXTS + CORPUS[:7] + ["".join(rng.choice(pieces) for _ in range(rng.randrange(1, 25))) for _ in range(80)]
         rows = [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids,
                  "with_special": tokenizer.encode(text).ids} for text in texts]

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "data/tokenizer.h"
 #include "support/catch.h"
 #include "support/files.h"
@@ -26,9 +27,9 @@ std::string spaced_refusal(const json& file) {
 
 }  // namespace
 
-TEST_CASE("spaced BPE: ids and decoded texts are the tokenizers library's, for every kind") {
-  for (const char* name :
-       {"spaced_llama2", "spaced_first", "spaced_each", "spaced_gemma", "spaced_unknown", "spaced_unfused"}) {
+TEST_CASE("spaced BPE and Unigram: ids and decoded texts are the tokenizers library's, for every kind") {
+  for (const char* name : {"spaced_llama2", "spaced_first", "spaced_each", "spaced_gemma", "spaced_unknown",
+                           "spaced_unfused", "spaced_unigram", "spaced_map"}) {
     INFO(name);
     const Tokenizer tokenizer = Tokenizer::load(kFolder / (std::string(name) + ".json"));
     std::ifstream rows(kFolder / (std::string(name) + ".cases.jsonl"));
@@ -111,4 +112,42 @@ TEST_CASE("spaced BPE: a part that is not supported is refused by its text") {
   file["model"]["vocab"]["<0x4Z>"] = file["model"]["vocab"]["<0x41>"];
   file["model"]["vocab"].erase("<0x41>");
   CHECK(qrl::test::says(spaced_refusal(file), "no token for byte 65"));
+}
+
+TEST_CASE(
+    "Unigram: a long text without spaces takes little time, and unknown characters next to each other are one token") {
+  const Tokenizer tokenizer = Tokenizer::load(kFolder / "spaced_map.json");
+  std::string text;
+  while (text.size() < 100'000) text += "thecatsatonthemat";
+  const double start_s = qrl::base::now_s();
+  const Ids ids = tokenizer.encode(text);
+  CHECK(qrl::base::now_s() - start_s < 1);
+  CHECK(tokenizer.decode(ids) == text);
+  CHECK(std::ranges::count(tokenizer.encode("a\U0001F642\U0001F643 b"), 0) == 1);
+  CHECK(tokenizer.unencodable_bytes("a\U0001F642\U0001F643 b") == 8);
+}
+
+TEST_CASE("Unigram: broken files are refused by the part that is wrong") {
+  const auto broken = [](const char* part, const json& value, const char* about) {
+    json file = spaced_json("spaced_map");
+    file[json::json_pointer(part)] = value;
+    INFO(part << " " << value);
+    CHECK(qrl::test::says(spaced_refusal(file), about));
+  };
+  const char* map = "/normalizer/normalizers/0/precompiled_charsmap";
+  broken(map, "!!!!", "base64");
+  broken(map, "AAAA", "precompiled_charsmap");
+  broken(map, "/////w==", "precompiled_charsmap");
+  broken("/model/vocab/3", json::array({"a"}), "vocab");
+  broken("/model/vocab/3", json::array({1, 2}), "vocab");
+  broken("/model/unk_id", nullptr, "unk_id");
+  broken("/model/unk_id", 100000, "unk_id");
+  broken("/model/byte_fallback", true, "<0x");
+  broken("/pre_tokenizer", nullptr, "Unigram");
+  broken("/normalizer/normalizers/1", json{{"type", "Lowercase"}}, "Lowercase");
+  // A trie whose units point outside it finds nothing.
+  json file = spaced_json("spaced_map");
+  file[json::json_pointer(map)] = "BAAAAP///38=";
+  CHECK(Tokenizer::parse(file.dump(), "", "x").decode(Tokenizer::parse(file.dump(), "", "x").encode("the cat")) ==
+        "the cat");
 }

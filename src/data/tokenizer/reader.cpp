@@ -43,6 +43,8 @@ class TokenizerReader {
     // Ignores `truncation` and `padding`, like transformers.
     QRL_REQUIRE(text_of(root_, "version") == "1.0", where_, "version \"1.0\"", base::quoted(text_of(root_, "version")));
     result_.spaces = read_space_rules(root_, where_);
+    if (result_.spaces && !result_.spaces->char_map.empty())
+      result_.char_map.emplace(result_.spaces->char_map, where_ + ": normalizer");
     const json& model = read_model();
     if (!result_.spaces) {
       read_normalizer(field(root_, "normalizer"));
@@ -52,7 +54,8 @@ class TokenizerReader {
     read_added();
     read_post_processor(field(root_, "post_processor"));
     set_bytes();
-    make_bpe(model);
+    if (is_unigram_) make_unigram(model);
+    else make_bpe(model);
     if (!eos_token.empty()) {
       const auto eos = result_.added_ids.find(eos_token);
       QRL_REQUIRE(eos != result_.added_ids.end() && result_.is_special[static_cast<std::size_t>(eos->second)], where_,
@@ -112,6 +115,12 @@ class TokenizerReader {
     const json& model = field(root_, "model");
     QRL_REQUIRE(model.is_object(), where_, "an object `model`", model.type_name());
     const std::string type = text_of(model, "type");
+    is_unigram_ = type == "Unigram" && result_.spaces;
+    if (is_unigram_) {
+      only_keys(model, "model ", {"type", "unk_id", "vocab", "byte_fallback"});
+      read_scored_vocab(field(model, "vocab"));
+      return model;
+    }
     if (type != "BPE") refuse(where_, "model type " + base::quoted(type));
     only_keys(model, "model ",
               {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
@@ -139,6 +148,18 @@ class TokenizerReader {
           base::quoted(token) + " with id " + std::to_string(id));
       vocab_[id] = token;
       ids_.emplace(token, static_cast<TokenId>(id));
+    }
+  }
+
+  /// Reads a Unigram model's list of tokens and scores.
+  void read_scored_vocab(const json& vocab) {
+    QRL_REQUIRE(vocab.is_array() && !vocab.empty(), where_, "model.vocab to be a list of [token, score]",
+                vocab.type_name());
+    for (const json& entry : vocab) {
+      QRL_REQUIRE(entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number(), where_,
+                  "model.vocab to be a list of [token, score]", base::quoted(entry.dump()));
+      ids_.insert_or_assign(entry[0].get_ref<const std::string&>(), static_cast<TokenId>(vocab_.size()));
+      vocab_.push_back(entry[0].get_ref<const std::string&>());
     }
   }
 
@@ -264,7 +285,7 @@ class TokenizerReader {
   /// Returns what the normalizer makes of an added token's text.
   std::string normalized(const std::string& text) const {
     if (!result_.spaces) return result_.nfc ? to_nfc(text) : text;
-    return (result_.spaces->prefix == SpaceRules::Prefix::always ? " " : "") + with_spaces(text);
+    return (result_.spaces->prefix == SpaceRules::Prefix::always ? " " : "") + spaced_text(result_, text);
   }
   /// Returns an added token's id. If the vocabulary has the token, returns the vocabulary's id, and logs a warning if
   /// id_in_file differs, like the tokenizers library. Otherwise requires id_in_file to be next_id, and increments
@@ -324,21 +345,43 @@ class TokenizerReader {
 
   /// Makes the BPE of characters, with the tokens of bytes if the file asks for them.
   void make_spaced_bpe(const json& model, std::vector<std::string> vocab, const std::vector<Merge>& merges) {
-    std::optional<Bpe::ByteIds> byte_ids;
-    if (flag_of(model, "byte_fallback")) {
-      const auto missing = std::ranges::find(byte_ids_, -1);
-      QRL_REQUIRE(result_.spaces->joins_bytes, where_, "a decoder with ByteFallback, as model.byte_fallback is set",
-                  "none");
-      QRL_REQUIRE(missing == byte_ids_.end(), where_, "tokens <0x00> to <0xFF> with model.byte_fallback",
-                  "no token for byte " + std::to_string(missing - byte_ids_.begin()));
-      byte_ids = byte_ids_;
-    } else {
-      num_missing_bytes_ = 256;
-    }
+    const std::optional<Bpe::ByteIds> byte_ids = fallback_ids(model);
     result_.bpe.emplace(std::move(vocab), merges, flag_of(model, "ignore_merges"), unknown_of(model), byte_ids);
     result_.summary = "BPE of characters, " + std::to_string(vocab_.size()) + " tokens, " +
                       std::to_string(merges.size()) + " merges, " + std::to_string(added_.size()) + " added tokens, " +
                       (byte_ids ? "bytes for other characters" : "no tokens of bytes");
+  }
+
+  void make_unigram(const json& model) {
+    std::vector<Unigram::Token> vocab(num_ids_);
+    for (std::size_t id = 0; id < vocab_.size(); ++id) {
+      vocab[id].score = field(model, "vocab")[id][1].get<double>();
+      // Text may become no control token and no byte's.
+      if (!is_added_[id] && !is_unreachable_[id]) vocab[id].bytes = result_.id_to_bytes[id];
+    }
+    vocab.resize(vocab_.size());
+    const json& unknown = field(model, "unk_id");
+    QRL_REQUIRE(unknown.is_number_unsigned() && unknown.get<std::uint64_t>() < vocab_.size(), where_,
+                "model.unk_id to be a token of model.vocab", base::quoted(unknown.dump()));
+    const std::optional<Bpe::ByteIds> byte_ids = fallback_ids(model);
+    result_.unigram.emplace(std::move(vocab), unknown.get<TokenId>(), byte_ids);
+    result_.summary = "Unigram, " + std::to_string(vocab_.size()) + " tokens, " + std::to_string(added_.size()) +
+                      " added tokens, " + (result_.char_map ? "a map of characters, " : "") +
+                      (byte_ids ? "bytes for other characters" : "no tokens of bytes");
+  }
+
+  /// Returns the tokens of bytes if the file asks for them.
+  std::optional<Bpe::ByteIds> fallback_ids(const json& model) {
+    if (!flag_of(model, "byte_fallback")) {
+      num_missing_bytes_ = 256;
+      return {};
+    }
+    const auto missing = std::ranges::find(byte_ids_, -1);
+    QRL_REQUIRE(result_.spaces->joins_bytes, where_, "a decoder with ByteFallback, as model.byte_fallback is set",
+                "none");
+    QRL_REQUIRE(missing == byte_ids_.end(), where_, "tokens <0x00> to <0xFF> with model.byte_fallback",
+                "no token for byte " + std::to_string(missing - byte_ids_.begin()));
+    return byte_ids_;
   }
 
   void make_bpe(const json& model) {
@@ -405,6 +448,7 @@ class TokenizerReader {
   std::vector<bool> is_added_;  ///< whether an id is an added token; set_bytes clears this for single bytes
   std::vector<bool> is_unreachable_;
   Bpe::ByteIds byte_ids_ = no_ids();  ///< of tokens "<0x0A>"
+  bool is_unigram_ = false;
   std::size_t num_ids_ = 0;
   std::size_t num_missing_bytes_ = 0;
   TokenizerParts result_;

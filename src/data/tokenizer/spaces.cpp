@@ -1,6 +1,7 @@
 #include "data/tokenizer/spaces.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -13,8 +14,9 @@ using nlohmann::json;
 namespace {
 
 [[noreturn]] void refuse(const std::string& where, const std::string& part, const json& step) {
-  base::fail_input(where, "", part + " " + base::readable(step.dump(), 200) + " is not supported by this version",
-                   "use a tokenizer like that of Llama 2, Mistral, Phi-3 or Gemma: BPE with spaces spelled ▁");
+  base::fail_input(
+      where, "", part + " " + base::readable(step.dump(), 200) + " is not supported by this version",
+      "use a tokenizer like that of Llama 2, Mistral, Phi-3, Gemma or T5: BPE or Unigram with spaces spelled ▁");
 }
 
 /// Returns the members of a Sequence, or the part itself; null gives an empty list.
@@ -36,6 +38,11 @@ json replace_step(std::string_view from, std::string_view to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
+bool squeezes(const json& step) {
+  return is(step, {{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}}) &&
+         (step.value("content", "") == " " || step.value("content", "") == kSpaceMark);
+}
+
 bool marks_spaces(const json& step) { return is(step, replace_step(" ", kSpaceMark)); }
 bool is_metaspace(const json& step) { return is(step, {{"type", "Metaspace"}, {"replacement", kSpaceMark}}); }
 
@@ -51,9 +58,20 @@ SpaceRules::Prefix metaspace_prefix(const json& step, const std::string& where) 
 }
 
 void read_normalizers(const json& root, const std::string& where, SpaceRules& rules) {
+  int stage = 0;  // of the step before: the order is fixed
+  const auto follows = [&](int own) { return std::exchange(stage, own) < own; };
   for (const json& step : steps_of(root, "normalizer", "normalizers")) {
-    if (is(step, {{"type", "Prepend"}, {"prepend", kSpaceMark}})) rules.prefix = SpaceRules::Prefix::always;
-    else if (!marks_spaces(step)) refuse(where, "normalizer", step);
+    if (is(step, {{"type", "Precompiled"}}) && step.value("precompiled_charsmap", json()).is_string() && follows(1)) {
+      rules.char_map = step["precompiled_charsmap"].get<std::string>();
+    } else if (is(step, {{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}}) && follows(2)) {
+      rules.strips_end = true;
+    } else if (squeezes(step) && follows(3)) {
+      rules.squeezes_spaces = true;
+    } else if (is(step, {{"type", "Prepend"}, {"prepend", kSpaceMark}})) {
+      rules.prefix = SpaceRules::Prefix::always;
+    } else if (!marks_spaces(step) || !follows(4)) {
+      refuse(where, "normalizer", step);
+    }
   }
 }
 

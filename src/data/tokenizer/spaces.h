@@ -22,8 +22,12 @@ struct SpaceRules {
   enum class Strip : std::uint8_t { none, one, first_token };
   Prefix prefix = Prefix::none;
   Strip strip = Strip::none;
-  bool splits = false;       ///< whether each space begins a new piece
-  bool joins_bytes = false;  ///< whether decoding makes text of tokens "<0x0A>"
+  // Normalizers of Unigram files, applied in this order before spaces are spelled "▁".
+  std::string char_map;          ///< `precompiled_charsmap` of Precompiled; empty: none
+  bool strips_end = false;       ///< whether white space at the end of a segment is dropped
+  bool squeezes_spaces = false;  ///< whether several spaces become one
+  bool splits = false;           ///< whether each space begins a new piece
+  bool joins_bytes = false;      ///< whether decoding makes text of tokens "<0x0A>"
 };
 
 /// Reads normalizer, pre_tokenizer and decoder of a tokenizer.json. Returns nothing if none of them turns spaces into

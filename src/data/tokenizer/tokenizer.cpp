@@ -44,6 +44,8 @@ class Encoding {
     text = text.substr(range.begin, range.end - range.begin);
     const bool is_valid = base::is_utf8(text);
     if (!parts_.spaces && (!parts_.nfc || (is_valid && is_nfc(text)))) return added(text, inside, is_valid);
+    if (parts_.spaces && (parts_.char_map || parts_.spaces->strips_end || parts_.spaces->squeezes_spaces))
+      return added_in_whole(text, inside, is_valid);
     // Normalizes trusted ranges and the text between them separately, so that their bounds are known.
     std::string result = parts_.spaces && parts_.spaces->prefix == SpaceRules::Prefix::always ? " " : "";
     std::vector<TextRange> moved;
@@ -57,6 +59,20 @@ class Encoding {
     }
     append(text.substr(done), result);
     added(result, moved, is_valid);
+  }
+  /// Normalizes a segment as one text, since normalizers may join what is on both sides of a range's bound.
+  void added_in_whole(std::string_view text, const std::vector<TextRange>& trusted, bool is_valid) {
+    const std::string prefix = parts_.spaces->prefix == SpaceRules::Prefix::always ? " " : "";
+    const std::string result = prefix + spaced_text(parts_, text);
+    const auto moved = [&](std::size_t at) {
+      if (at == 0) return std::size_t{0};
+      return at == text.size()
+                 ? result.size()
+                 : std::min(result.size(), prefix.size() + spaced_text(parts_, text.substr(0, at)).size());
+    };
+    std::vector<TextRange> ranges;
+    for (const TextRange& range : trusted) ranges.push_back({moved(range.begin), moved(range.end)});
+    added(result, ranges, is_valid);
   }
   void append(std::string_view text, std::string& result) const {
     if (parts_.spaces) result += with_spaces(text);
@@ -94,7 +110,7 @@ class Encoding {
       cut(text.substr(0, valid), 0);
       text.remove_prefix(valid);
       if (text.empty()) return;
-      parts_.bpe->encode(text.substr(0, 1), ids_);
+      parts_.encode(text.substr(0, 1), ids_);
       text.remove_prefix(1);
     }
   }
@@ -103,7 +119,7 @@ class Encoding {
   /// the end of the previous match.
   void cut(std::string_view text, std::size_t step) {
     if (parts_.spaces && parts_.spaces->splits) return cut_at_spaces(text);
-    if (step == parts_.steps.size()) return parts_.bpe->encode(text, ids_);
+    if (step == parts_.steps.size()) return parts_.encode(text, ids_);
     const SplitStep& split = parts_.steps[step];
     constexpr auto kNone = static_cast<std::size_t>(-1);
     std::size_t done = 0, last_end = kNone, begin = 0, end = 0;
@@ -123,7 +139,7 @@ class Encoding {
   void cut_at_spaces(std::string_view text) {
     while (!text.empty()) {
       const std::size_t end = std::min(text.find(' ', 1), text.size());
-      parts_.bpe->encode(text.substr(0, end), ids_);
+      parts_.encode(text.substr(0, end), ids_);
       text.remove_prefix(end);
     }
   }
@@ -159,6 +175,16 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 }  // namespace
 
+std::string spaced_text(const TokenizerParts& parts, std::string_view text) {
+  std::string result = parts.char_map ? parts.char_map->normalized(text) : std::string(text);
+  if (parts.spaces->strips_end) result.resize(result.size() - trailing_space_bytes(result));
+  if (parts.spaces->squeezes_spaces) {
+    const auto both_are_spaces = [](char a, char b) { return a == ' ' && b == ' '; };
+    result.erase(std::unique(result.begin(), result.end(), both_are_spaces), result.end());
+  }
+  return with_spaces(result);
+}
+
 std::vector<TokenId> Tokenizer::encode(std::string_view text) const { return Encoding(*parts_).run(text, {}); }
 
 std::vector<TokenId> Tokenizer::encode_trusted(std::string_view text) const {
@@ -179,14 +205,17 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextPart> parts) const {
 }
 
 std::int64_t Tokenizer::unencodable_bytes(std::string_view text) const {
-  return parts_->bpe->unencodable_bytes(parts_->spaces ? with_spaces(text) : text);
+  if (parts_->unigram) return parts_->unigram->unencodable_bytes(spaced_text(*parts_, text));
+  return parts_->bpe->unencodable_bytes(parts_->spaces ? spaced_text(*parts_, text) : text);
 }
 
-bool Tokenizer::lacks_bytes() const { return !parts_->bpe->has_all_bytes(); }
+bool Tokenizer::lacks_bytes() const {
+  return parts_->unigram ? !parts_->unigram->has_all_bytes() : !parts_->bpe->has_all_bytes();
+}
 
 void Tokenizer::warn_of_unencodable(const std::string& where, std::int64_t num_bytes) const {
   if (num_bytes == 0) return;
-  const TokenId unknown = parts_->bpe->unknown();
+  const TokenId unknown = parts_->unigram ? parts_->unigram->unknown() : parts_->bpe->unknown();
   base::log_warning(where + ": " + std::to_string(num_bytes) + (num_bytes == 1 ? " byte" : " bytes") +
                     " without a token in the vocabulary " + (num_bytes == 1 ? "is " : "are ") +
                     (unknown < 0 ? "left out" : "read as token " + std::to_string(unknown)) +
