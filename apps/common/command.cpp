@@ -23,9 +23,10 @@ int g_num_local_ranks = 0;  // 0: --ranks was not given
 
 std::string describe_memory(const train::Recipe& recipe) {
   const auto part = [](const char* key, std::int64_t value) { return std::string(key) + " " + std::to_string(value); };
-  const std::string pages = recipe.rollout.kv_pages ? ", " + part("rollout.kv_pages", *recipe.rollout.kv_pages) +
-                                                          " of " + std::to_string(recipe.rollout.page_size) + " tokens"
-                                                    : std::string();
+  const std::string pages = recipe.rollout.kv_pages > 0
+                                ? ", " + part("rollout.kv_pages", recipe.rollout.kv_pages) + " of " +
+                                      std::to_string(recipe.rollout.page_size) + " tokens"
+                                : std::string();
   return part("rollout.max_num_seqs", recipe.rollout.max_num_seqs) + pages + ", " +
          part("rollout.max_num_batched_tokens", recipe.rollout.max_num_batched_tokens) + ", " +
          part("data.train_batch_size", recipe.data.train_batch_size) + " x " + part("rollout.n", recipe.rollout.n) +

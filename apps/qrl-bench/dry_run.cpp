@@ -68,7 +68,7 @@ void plan_bench(const std::string& name, const BenchArguments& arguments) {
   if (decodes_alone) {
     result["batch"] = arguments.batch;
   } else {
-    result["learner_forward"] = train::name(recipe.quant.learner_forward);
+    result["learner_forward"] = train::name(recipe.quant.learner.forward);
     add_sequences(result, arguments);
     const std::vector<train::MemoryPart> parts = train::estimate_memory(recipe, config, 1);
     const bool take_turns = recipe.rollout.free_cache_engine;

@@ -44,8 +44,8 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
   // learner uses its device weights.
   std::optional<train::Sampler> sampler;
   std::optional<model::Snapshot> snapshot;
-  const config::LearnerForward forward = recipe.quant.learner_forward;
-  if (forward == config::LearnerForward::low_bit && train::learns_on_gpu(recipe))
+  const learner::LearnerForward forward = recipe.quant.learner.forward;
+  if (forward == learner::LearnerForward::low_bit && train::learns_on_gpu(recipe))
     sampler.emplace(bench.config, recipe, world, arguments.prompt_tokens);
   else snapshot.emplace(bench.config, train::sampler_formats(recipe));
   double best_s = 0, best_forward_s = 0;
@@ -54,7 +54,7 @@ void bench_learner(const BenchArguments& arguments, dist::Collectives& world) {
     if (sampler) {
       learner.publish(sampler->snapshot, round, sampler->decoder.device_weights());
       if (round == 0) sampler->decoder.load(sampler->snapshot);
-    } else if (forward != config::LearnerForward::bf16) {
+    } else if (forward != learner::LearnerForward::bf16) {
       learner.publish(*snapshot, round);
     }
     const double start_s = base::now_s();

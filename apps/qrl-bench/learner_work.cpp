@@ -39,9 +39,9 @@ void add_learner_figures(nlohmann::ordered_json& result, const ModelBench& bench
   const auto sequences = static_cast<double>(bench.args.prompts * bench.args.n);
   const auto new_tokens = static_cast<double>(work.counts.response_tokens);
   const double tokens = sequences * static_cast<double>(bench.args.prompt_tokens) + new_tokens;
-  const config::ComputeDType dtype = bench.loaded.recipe.model.dtype;
+  const learner::ComputeDType dtype = bench.loaded.recipe.model.dtype;
   double ceiling =
-      dtype == config::ComputeDType::bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
+      dtype == learner::ComputeDType::bf16 ? bench.ceilings.bf16_flops_per_s : bench.ceilings.f32_flops_per_s;
   if (train::learns_on_gpu(bench.loaded.recipe)) {
     ceiling = learner::measure_gpu_matmul_flops_per_s(dtype);
     result["ceiling_gpu_matmul_tflops"] = ceiling * 1e-12;

@@ -203,7 +203,7 @@ nlohmann::ordered_json ModelBench::facts() const {
           {"threads", base::num_threads()},
           {"weights", quant::name(quant_format())},
           {"rotation_block", train::snapshot_formats(loaded.recipe.quant).rotation.block},
-          {"learner_forward", train::name(loaded.recipe.quant.learner_forward)},
+          {"learner_forward", train::name(loaded.recipe.quant.learner.forward)},
           {"kv_cache", quant::name(train::kv_format(loaded.recipe.quant))},
           {"ceiling_int8_tops", ceilings.int8_ops_per_s * 1e-12},
           {"ceiling_bf16_tflops", ceilings.bf16_flops_per_s * 1e-12},

@@ -169,7 +169,7 @@ void check_env(const CheckEnvArguments& arguments) {
   std::vector<rollout::Rollout> played =
       rollout::collect_conversations(answers, request, 1, train::train_sampling(recipe, config, tokenizer),
                                      {recipe.trainer.seed, 1}, *settings, context);
-  rollout::judge(played, 1, *verifier, train::rule_weights(recipe.reward), tokenizer, context);
+  rollout::judge(played, 1, *verifier, recipe.reward, tokenizer, context);
   print_played(played.front(), verifier->score_names());
 }
 

@@ -157,7 +157,7 @@ class GapTable {
   GapRow measure(const train::Recipe& recipe) {
     learner::LearnerOptions options = train::learner_options(recipe);
     options.trainable = options.shard_optimizer = false;
-    const bool reads_snapshot = options.numerics.forward != config::LearnerForward::bf16;
+    const bool reads_snapshot = options.numerics.forward != learner::LearnerForward::bf16;
     std::optional<learner::Learner> learner;
     if (reads_snapshot || plain_.empty()) learner.emplace(policy_.config, policy_.weights, options, world_);
     model::Snapshot snapshot(policy_.config, train::sampler_formats(recipe));

@@ -235,7 +235,7 @@ void check_reward(const CheckRewardArguments& arguments) {
   const Rows rows = rows_for(*verifier);
   const Judged first = judge_all(rows, *verifier, false);
   const std::vector<std::string>& names = verifier->score_names();
-  const std::vector<double> weights = verifier->score_weights(train::rule_weights(recipe.reward));
+  const std::vector<double> weights = verifier->score_weights(recipe.reward);
   std::printf("%s: reward.verifier %s; %s\n", arguments.recipe.file.c_str(), recipe.reward.verifier.word().c_str(),
               (verifier->is_rule() ? rule_text(recipe.reward) : weights_text(names, weights)).c_str());
   print_reads(*verifier);

@@ -119,7 +119,7 @@ std::optional<model::WeightSource> base_of_merge(const ExportArguments& argument
     return std::nullopt;
   }
   const train::Recipe recipe = recipe_of(arguments.checkpoint);
-  const bool reads_original = recipe.quant.learner_forward == config::LearnerForward::bf16;
+  const bool reads_original = recipe.quant.learner.forward == learner::LearnerForward::bf16;
   if (arguments.onto.empty() && reads_original) {
     say("not quantized, as the learner used it");
     return std::nullopt;
@@ -220,17 +220,17 @@ train::Recipe quantized_recipe(const ExportArguments& arguments) {
   }
   const train::Recipe recipe = recipe_of(arguments.checkpoint);
   QRL_REQUIRE(
-      !model::is_peft(arguments.checkpoint) || recipe.lora.publish == config::LoraPublish::merge, "--quantized",
+      !model::is_peft(arguments.checkpoint) || recipe.lora.publish == train::LoraPublish::merge, "--quantized",
       "lora.publish: merge for a checkpoint of adapters", "adapter",
       "export a PEFT folder without --quantized: one folder cannot hold a quantized base and separate adapters");
   const quant::Format format = train::snapshot_formats(recipe.quant).linear;
   QRL_REQUIRE(quant::spec(format).has_weight_scales(), "--quantized",
               "a run with quant.rollout.weights int8, fp8_e4m3 or int4", std::string(quant::name(format)),
               "export without --quantized");
-  QRL_REQUIRE(recipe.quant.lm_head != config::HeadFormat::int8, "--quantized",
+  QRL_REQUIRE(recipe.quant.lm_head != train::HeadFormat::int8, "--quantized",
               "a run with quant.rollout.lm_head auto or fp32", "int8",
               "export without --quantized: the folder's lm_head would differ from the sampler's");
-  QRL_REQUIRE(recipe.quant.rotation == config::RotationKind::none, "--quantized",
+  QRL_REQUIRE(recipe.quant.rotation == train::RotationKind::none, "--quantized",
               "a run with quant.rollout.rotation none", "hadamard",
               "export without --quantized, or train with quant.rollout.rotation: none: no reader of compressed-tensors "
               "rotates a layer's inputs this way");

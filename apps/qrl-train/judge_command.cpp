@@ -12,10 +12,10 @@
 #include "data/row.h"
 #include "judged_rows.h"
 #include "rollout/rollout.h"
+#include "tasks/keys.h"
 #include "tasks/verifier.h"
 #include "train/prompts/text_options.h"
 #include "train/recipe/catalog.h"
-#include "train/recipe/sections.h"
 
 namespace qrl::app {
 
@@ -85,7 +85,7 @@ void print_verdicts(std::vector<JudgedRow>& rows, const tasks::Verifier& verifie
 }
 
 void print_scores(std::vector<JudgedRow>& rows, const tasks::Verifier& verifier, const train::Recipe& recipe) {
-  const tasks::RuleWeights weights = train::rule_weights(recipe.reward);
+  const tasks::RuleWeights weights = recipe.reward;
   const std::vector<reward::Verdict> verdicts = judge_rows(rows, verifier, recipe);
   std::string lines;
   for (const reward::Verdict& verdict : verdicts) {
@@ -188,7 +188,7 @@ std::string own_fields() {
 std::vector<std::string> verifier_words() {
   std::vector<std::string> words;
   for (const config::Option* verifier : train::keys().catalog().verifiers.all()) {
-    if (verifier->word != train::kCommandVerifier) words.emplace_back(verifier->word);  // `command` needs a recipe
+    if (verifier->word != tasks::kCommandVerifier) words.emplace_back(verifier->word);  // `command` needs a recipe
   }
   return words;
 }

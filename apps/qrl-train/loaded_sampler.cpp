@@ -28,13 +28,13 @@ train::Policy policy_of(const train::Recipe& recipe, const std::string& checkpoi
 namespace {
 
 bool has_adapters_beside_base(const train::Policy& policy, const train::Recipe& recipe) {
-  return policy.adapter && recipe.lora.publish == config::LoraPublish::adapter;
+  return policy.adapter && recipe.lora.publish == train::LoraPublish::adapter;
 }
 
 train::Recipe with_adapters_of(const train::Policy& policy, const train::Recipe& recipe) {
   train::Recipe adapted = recipe;
-  adapted.lora =
-      has_adapters_beside_base(policy, recipe) ? train::lora_recipe(policy.adapter->lora) : train::LoraRecipe{};
+  adapted.lora = {};
+  if (has_adapters_beside_base(policy, recipe)) static_cast<model::LoraConfig&>(adapted.lora) = policy.adapter->lora;
   return adapted;
 }
 
@@ -49,7 +49,7 @@ LoadedSampler::LoadedSampler(train::Policy loaded, const train::Recipe& recipe, 
               recipe.quant.profile, "add --set quant.rollout.profile=null");
   if (!checkpoint.empty()) quantizer = train::load_quantizer(checkpoint, policy.config, world);
   // A checkpoint's profile applies to int8 only.
-  if (recipe.quant.weights != config::WeightFormat::int8) quantizer.profile = nullptr;
+  if (recipe.quant.weights != train::WeightFormat::int8) quantizer.profile = nullptr;
 }
 
 bool LoadedSampler::calibrates_profile(const train::Recipe& recipe) const {
@@ -57,7 +57,7 @@ bool LoadedSampler::calibrates_profile(const train::Recipe& recipe) const {
 }
 
 bool LoadedSampler::calibrates_kv(const train::Recipe& recipe) const {
-  const bool brings_scales = recipe.quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales;
+  const bool brings_scales = recipe.quant.kv_when == train::CalibrateKv::once && quantizer.kv_scales;
   return train::kv_format(recipe.quant) == quant::KvFormat::fp8_e4m3 && !brings_scales;
 }
 
@@ -88,7 +88,7 @@ void LoadedSampler::publish(const train::Recipe& recipe, const tasks::Verifier& 
 void LoadedSampler::say_what_it_samples(const train::Recipe& recipe) const {
   const std::string whose = checkpoint.empty() ? "the recipe's model before training" : checkpoint;
   train::Recipe sampled = with_adapters_of(policy, recipe);
-  sampled.quant.rotation = sampler.snapshot.rotation() ? config::RotationKind::hadamard : config::RotationKind::none;
+  sampled.quant.rotation = sampler.snapshot.rotation() ? train::RotationKind::hadamard : train::RotationKind::none;
   const std::string what = train::policy_text(sampled);
   std::string more;
   if (train::is_checkpoint(checkpoint)) {

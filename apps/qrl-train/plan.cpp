@@ -176,8 +176,7 @@ void describe_data(const train::RunPlan& plan) {
   std::string first;
   for (const types::TokenId token : plan.prompts.prompts.front().tokens) first += tokenizer.bytes_of(token, true);
   base::print("prompts     chat template %s; first prompt: %s\n",
-              data::choose_template(train::template_options(recipe.data), tokenizer).name.c_str(),
-              base::readable(first, 1000).c_str());
+              data::choose_template(recipe.data, tokenizer).name.c_str(), base::readable(first, 1000).c_str());
   for (const train::PromptSet& set : plan.held_out)
     base::print("held out    %s from %s\n", counted(std::ssize(set.prompts), "prompt").c_str(),
                 set.data_source.c_str());

@@ -34,9 +34,8 @@ void make_profile(const ProfileArguments& arguments, dist::Collectives& world) {
               "--checkpoint for a recipe with a cold start", "no --checkpoint",
               "run the cold start with qrl-train sft, then give --checkpoint RUN/checkpoints/sft_" +
                   (recipe.sft.steps > 0 ? std::to_string(recipe.sft.steps) : "N"));
-  QRL_REQUIRE(recipe.quant.weights == config::WeightFormat::int8, "quant.rollout.weights",
-              "int8 with qrl-train profile", train::printed_value(recipe, "quant.rollout.weights"),
-              "set it to int8: other formats need no profile");
+  QRL_REQUIRE(recipe.quant.weights == train::WeightFormat::int8, "quant.rollout.weights", "int8 with qrl-train profile",
+              train::printed_value(recipe, "quant.rollout.weights"), "set it to int8: other formats need no profile");
   const std::filesystem::path file = state::output_file(out);
   require_new_file(out, arguments.out.empty() ? "quant.rollout.profile" : "--out");
   train::set_threads(recipe, world);

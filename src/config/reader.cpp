@@ -42,7 +42,7 @@ Reader::Reader(const Keys& keys, Recipe& recipe, std::string whole) : keys_(keys
 }
 
 void Reader::add_file(std::string_view yaml, const fs::path& file, const fs::path& directory) {
-  const YamlSource source{shown_name(file.string()), true, directory};
+  const YamlSource source{shown_name(file.string()), true, directory, keys_.examples().json_lines};
   if (base::is_lfs_pointer(yaml)) {
     errors_.add(source.name, "a recipe", base::kLfsPointer, "");
     is_whole_ = false;

@@ -175,26 +175,26 @@ std::vector<types::TokenId> Bridge::encode(std::span<const Observation> observat
 }
 
 std::string Bridge::cut(const std::string& text) const {
-  if (options_.max_tokens == 0) return text;
+  if (options_.max_observation_tokens == 0) return text;
   const TextPart part[] = {{text, options_.render.parse_text}};
   const std::vector<types::TokenId> tokens = tokenizer_.encode(part);
   const std::int64_t size = std::ssize(tokens);
-  if (size <= options_.max_tokens) return text;
+  if (size <= options_.max_observation_tokens) return text;
   const auto decode = [&](std::int64_t begin, std::int64_t end) {
     std::string bytes;
     for (std::int64_t i = begin; i < end; ++i) bytes += tokenizer_.bytes_of(tokens[static_cast<std::size_t>(i)], true);
     return bytes;
   };
   // The text around the note may have other tokens than in the whole text, so the kept part shrinks until it fits.
-  for (std::int64_t keep = options_.max_tokens; keep > 0; --keep) {
-    const std::int64_t begin = options_.truncate == config::Truncate::middle  ? (keep + 1) / 2
-                               : options_.truncate == config::Truncate::right ? keep
-                                                                              : 0;
+  for (std::int64_t keep = options_.max_observation_tokens; keep > 0; --keep) {
+    const std::int64_t begin = options_.truncate == Truncate::middle  ? (keep + 1) / 2
+                               : options_.truncate == Truncate::right ? keep
+                                                                      : 0;
     const std::string note = "… " + std::to_string(size - keep) + " tokens left out …";
     const std::string cut_text =
         whole_characters(decode(0, begin), true) + note + whole_characters(decode(size - (keep - begin), size), false);
     const TextPart shorter[] = {{cut_text, options_.render.parse_text}};
-    if (std::ssize(tokenizer_.encode(shorter)) <= options_.max_tokens) return cut_text;
+    if (std::ssize(tokenizer_.encode(shorter)) <= options_.max_observation_tokens) return cut_text;
   }
   return {};  // not even the note fits
 }

@@ -3,21 +3,29 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "config/words.h"
 #include "data/conversation.h"
 #include "data/tokenizer.h"
 
 namespace qrl::data {
 
-struct BridgeOptions {
+/// Says which part of a text is left out.
+enum class Truncate : std::uint8_t { middle, left, right };
+constexpr std::string_view words_of(Truncate) { return "middle | left | right"; }
+
+/// Holds the keys of an observation's length, which data/keys.h declares.
+struct ObservationLimit {
+  std::int64_t max_observation_tokens = 512;  ///< 0: no limit
+  Truncate truncate = Truncate::middle;
+};
+
+struct BridgeOptions : ObservationLimit {
   bool is_chat = true;                             ///< if unset, an observation's text continues the answer
   std::string role = "tool";                       ///< role of observations that name none: tool or user
   RenderOptions render = {};                       ///< how prompts are rendered
   std::vector<nlohmann::ordered_json> tools = {};  ///< tools of the prompts
-  std::int64_t max_tokens = 0;                     ///< limit per observation; 0: none
-  config::Truncate truncate = config::Truncate::middle;
 };
 
 struct Observation {
@@ -36,7 +44,7 @@ class Bridge {
 
   /// Returns the tokens after an answer whose last token is `last`. Includes the end-of-turn token unless it is `last`.
   std::vector<types::TokenId> encode(std::span<const Observation> observations, types::TokenId last) const;
-  /// Returns the observation's text, of at most max_tokens tokens. The text left out is replaced by a note.
+  /// Returns the observation's text, of at most max_observation_tokens tokens. The text left out is replaced by a note.
   std::string cut(const std::string& text) const;
   /// Returns the end-of-turn token; −1 if observations continue the answer.
   types::TokenId end_of_turn() const { return end_of_turn_; }

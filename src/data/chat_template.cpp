@@ -13,7 +13,7 @@ namespace qrl::data {
 
 namespace {
 
-std::string list_of_names() { return base::joined(std::span(config::kChatTemplateNames).subspan(1), ", "); }
+std::string list_of_names() { return base::joined(std::span(kChatTemplateNames).subspan(1), ", "); }
 
 std::string text_of(const nlohmann::json& config, const char* name) {
   const auto found = config.find(name);

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "base/embedded_file.h"
-#include "config/words.h"
 #include "data/conversation.h"
 #include "data/tokenizer.h"
 
@@ -14,10 +14,15 @@ namespace qrl::data {
 /// Returns the built-in chat templates (data/templates) with their names in data.chat_template.
 std::span<const base::EmbeddedFile> embedded_templates();
 
+/// Lists data.chat_template's words: auto, plain, then the embedded files of data/templates.
+inline constexpr std::array<const char*, 7> kChatTemplateNames = {"auto",  "plain",  "chatml",  "qwen2.5",
+                                                                  "qwen3", "llama3", "llama3.1"};
+
+/// Holds the keys of the chat template, which data/keys.h declares.
 struct TemplateOptions {
-  std::string chat_template = config::kChatTemplateNames[0];
-  std::string system_prompt = {};            ///< "": the template's own, if any
-  std::optional<bool> enable_thinking = {};  ///< unset: the template's own choice
+  std::string chat_template = kChatTemplateNames[0];  ///< one of kChatTemplateNames, or a file
+  std::string system_prompt = {};                     ///< "": the template's own, if any
+  std::optional<bool> enable_thinking = {};           ///< unset: the template's own choice
 };
 
 /// Returns the template that `options` names: a file or an embedded template. With `auto`, returns the model's

@@ -26,9 +26,13 @@ struct PromptRow {
   std::string row_json = {};                              ///< set with RowReader::keep_rows
 };
 
-/// Names a row's fields, and the filter's conditions.
-struct RowOptions {
+/// Holds the keys that name a row's fields, which data/keys.h declares.
+struct FieldNames {
   std::string prompt_key = {}, ground_truth_key = {}, data_source_key = {};  ///< "": the usual names
+};
+
+/// Names a row's fields, and the filter's conditions.
+struct RowOptions : FieldNames {
   std::vector<std::string> filter = {};
   std::string prompt_setting = "data.prompt_key";  ///< names in error messages: of a recipe's key, or an option
   std::string ground_truth_setting = "data.ground_truth_key";

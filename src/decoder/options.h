@@ -7,15 +7,18 @@
 #include <vector>
 
 #include "base/view.h"
+#include "config/auto_value.h"
 #include "quant/kv_format.h"
 #include "types/kept_tokens.h"
 
 namespace qrl::decoder {
 
+/// Holds what the sampler is built with. decoder/keys.h declares the members that a recipe sets; a run chooses the
+/// others.
 struct DecoderOptions {
   base::Device device = base::Device::cpu;
   int device_number = 0;  ///< index among the visible GPUs, modulo their number
-  std::int64_t max_num_seqs = 256;
+  config::AutoValue<std::int64_t> max_num_seqs = config::AutoValue<std::int64_t>::automatic(256);
   std::int64_t max_num_batched_tokens = 2048;  ///< limit on rows per tick; longer prompts are prefilled in chunks
   std::int64_t page_size = 16;
   std::int64_t kv_pages = 0;  ///< pages in the pool; must hold one sequence of max_model_len

@@ -184,7 +184,7 @@ void Learner::apply_uaq(float scale) {
 
 const model::Snapshot* Learner::published() const { return publisher_->present(); }
 
-config::LearnerForward Learner::forward_mode() const { return forward_mode_; }
+LearnerForward Learner::forward_mode() const { return forward_mode_; }
 
 bool Learner::reads_in_place(const std::string& tensor) const { return engine_->reads_in_place(tensor); }
 

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/buffer.h"
-#include "config/words.h"
 #include "dist/collectives.h"
 #include "learner/options.h"
 #include "model/config.h"
@@ -131,7 +130,7 @@ class Learner {
 
   /// Returns the published snapshot if it was made from the current masters, otherwise null.
   const model::Snapshot* published() const;
-  config::LearnerForward forward_mode() const;
+  LearnerForward forward_mode() const;
   /// Returns whether the forward pass reads the published `tensor` in place, from memory that the decoder shares. It
   /// never does with forward bf16, or with fake_quant on a GPU.
   bool reads_in_place(const std::string& tensor) const;
@@ -145,7 +144,7 @@ class Learner {
 
   struct Reference;
   int num_threads_;
-  config::LearnerForward forward_mode_;
+  LearnerForward forward_mode_;
   // Members may point to members above them.
   std::unique_ptr<ForwardEngine> engine_;
   std::unique_ptr<TrainableWeights> weights_;

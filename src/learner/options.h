@@ -1,17 +1,17 @@
 // Does not include LibTorch.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/view.h"
+#include "config/auto_value.h"
 #include "config/option.h"
-#include "config/words.h"
 #include "model/adapter.h"
 #include "model/weights.h"
 #include "quant/kv_format.h"
@@ -22,6 +22,27 @@ namespace qrl::learner {
 /// Selects the loss of Learner::accumulate. policy: the policy-gradient loss of algorithms.md. sft: the mean of −log p
 /// over response tokens.
 enum class LossKind : std::uint8_t { policy, sft };
+
+enum class ComputeDType : std::uint8_t { bf16, f32 };
+constexpr std::string_view words_of(ComputeDType) { return "bfloat16 | float32"; }
+enum class LearnerForward : std::uint8_t { bf16, fake_quant, low_bit };
+constexpr std::string_view words_of(LearnerForward) { return "bf16 | fake_quant | low_bit"; }
+enum class LearnerBackward : std::uint8_t { model_dtype, int8, fp8_e4m3 };
+constexpr std::string_view words_of(LearnerBackward) { return "model_dtype | int8 | fp8_e4m3"; }
+enum class LossAggMode : std::uint8_t {
+  token_mean,
+  token_sum,
+  seq_mean_token_sum,
+  seq_mean_token_mean,
+  seq_mean_token_sum_norm,
+};
+constexpr std::string_view words_of(LossAggMode) {
+  return "token-mean | token-sum | seq-mean-token-sum | seq-mean-token-mean | seq-mean-token-sum-norm";
+}
+enum class RsLevel : std::uint8_t { none, token, seq_sum, seq_mean, seq_max };
+constexpr std::string_view words_of(RsLevel) { return "none | token | seq_sum | seq_mean | seq_max"; }
+enum class RsStat : std::uint8_t { k1, k2, k3 };
+constexpr std::string_view words_of(RsStat) { return "k1 | k2 | k3"; }
 
 struct PolicyLoss;
 struct Correction;
@@ -38,37 +59,30 @@ struct TokenSelection {
   std::int64_t cov_last_position = -1;  ///< position of this rank's last omitted candidate with draw = limit
 };
 
-/// Holds the keys of rejection sampling (rollout_correction.rs…), with defaults filled in.
-struct RejectionSettings {
-  config::RsLevel level = config::RsLevel::none;
-  config::RsStat stat = config::RsStat::k1;
-  double threshold = 0, threshold_low = 0;  ///< k1: bounds of exp(statistic); k2, k3: `threshold` bounds the statistic
-  double veto = 0;                          ///< sequences with any ρ_t below this are rejected; 0: off
-};
-
-/// Holds the keys algorithm.clip_cov.*. Clip-Cov omits a random share of the tokens whose term of the covariance of
-/// advantage and log-prob is within (low, high).
-struct ClipCovOptions {
-  double ratio = 0;  ///< share of the mini-batch's tokens to omit; 0: off
-  double low = 0, high = 0;
-};
-
-/// Holds the keys algorithm.*, with the loss's defaults filled in.
+/// Holds the keys algorithm.*, which learner/keys.h declares. In an optional member, null means the loss's default
+/// (config::Option::defaults), which a recipe that was read has instead.
 struct AlgorithmOptions {
-  double clip_ratio_low = 0, clip_ratio_high = 0;
-  double clip_ratio_c = 0;  ///< c of the dual clip; 0: off
-  config::LossAggMode loss_agg_mode = config::LossAggMode::token_mean;
+  std::optional<double> clip_ratio_low, clip_ratio_high;
+  std::optional<double> clip_ratio_c;  ///< c of the dual clip; 0: off
+  std::optional<LossAggMode> loss_agg_mode;
   std::optional<double> off_policy_mask_threshold;
   double top_entropy_quantile = 1;  ///< share of tokens in the policy term, chosen by highest entropy
-  ClipCovOptions clip_cov;
+  /// Clip-Cov omits a random share of the tokens whose term of the covariance of advantage and log-prob is within
+  /// (low, high).
+  struct ClipCov {
+    double ratio = 0;  ///< share of the mini-batch's tokens to omit; 0: off
+    double low = 1, high = 5;
+  } clip_cov;
   double kl_loss_coef = 0, entropy_coef = 0;
-  bool has_teacher = false;
   bool bound_moved_only = false;  ///< whether a bound around the sampler binds only tokens that updates moved
 };
 
+/// Holds the keys rollout_correction.*, which learner/keys.h declares.
 struct CorrectionOptions {
-  double threshold = 0, threshold_low = 0;
-  RejectionSettings rejection;
+  std::optional<double> threshold, threshold_low;  ///< null: the method's default (config::Option::defaults)
+  RsLevel rs = RsLevel::none;
+  RsStat rs_stat = RsStat::k1;
+  std::optional<double> rs_threshold, rs_threshold_low, token_veto_threshold;
   bool batch_normalize = false;
   bool behaviour_in_ratio = false;
 };
@@ -79,6 +93,7 @@ struct LossOptions {
   const Correction* method = nullptr;  ///< rollout_correction.method, for kind policy
   const KlEstimator* kl = nullptr;     ///< algorithm.kl_loss_type; required if kl_loss_coef is not 0
   AlgorithmOptions algorithm = {};
+  bool has_teacher = false;
   CorrectionOptions correction = {};
   config::ParamValues own = {};          ///< values of the keys that `loss` and `method` declare
   std::int64_t max_response_length = 0;  ///< divisor of seq-mean-token-sum-norm
@@ -93,13 +108,14 @@ struct LossOptions {
 /// Bytes of the host buffer for writing a device's masters and moments to a checkpoint.
 inline constexpr std::size_t kStagingBytes = std::size_t{256} << 20;
 
+/// Holds how the learner computes. learner/keys.h declares `forward` and `backward`; a run chooses the others.
 struct Numerics {
-  config::ComputeDType compute = config::ComputeDType::bf16;
+  ComputeDType compute = ComputeDType::bf16;
   /// fake_quant and low_bit read the last published snapshot, so publish after each update and restore.
-  config::LearnerForward forward = config::LearnerForward::bf16;
+  config::AutoValue<LearnerForward> forward = config::AutoValue<LearnerForward>::automatic(LearnerForward::bf16);
   /// With low_bit, the backward pass of layers in this format multiplies quantized values (quantized.h). int8 requires
   /// the CPU.
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
+  LearnerBackward backward = LearnerBackward::model_dtype;
   /// With low_bit, the forward pass uses the decoder's ops and rounds keys and values to `kv_format` (not fp8_e4m3).
   /// Under the sampling weights, log-probs equal the sampler's bitwise. On a GPU, the decoder itself runs the forward
   /// pass, and the backward pass recomputes each layer. This requires row_only_sums (DecoderOptions), and sampling
@@ -113,26 +129,36 @@ struct Numerics {
   bool own_lm_head = false;
 };
 
-struct MuonOptions {
-  double momentum = 0;
-  bool nesterov = false;
-  std::int64_t ns_steps = 0;
-  bool match_adamw_rms = false;
-};
+enum class OptimName : std::uint8_t { adamw, muon };
+constexpr std::string_view words_of(OptimName) { return "adamw | muon"; }
+enum class LrScheduler : std::uint8_t { constant, linear, cosine };
+constexpr std::string_view words_of(LrScheduler) { return "constant | linear | cosine"; }
 
+/// Holds the keys optim.*, which learner/keys.h declares.
 struct OptimizerOptions {
-  config::OptimName name = config::OptimName::adamw;
-  double lr = 0;
-  std::array<double, 2> betas = {};
-  double eps = 0, weight_decay = 0;
-  std::int64_t lr_warmup_steps = 0;
-  std::optional<double> lr_warmup_ratio;  ///< share of total_updates, instead of lr_warmup_steps
-  config::LrScheduler lr_scheduler = config::LrScheduler::constant;
-  double grad_clip = 0;  ///< 0: off
-  MuonOptions muon;
+  OptimName name = OptimName::adamw;
+  double lr = 1e-6;
+  std::vector<double> betas = {0.9, 0.999};  ///< two
+  double eps = 1e-8, weight_decay = 0.1;
+  std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
+  std::optional<double> lr_warmup_ratio = {};  ///< share of total_updates, instead of lr_warmup_steps
+  LrScheduler lr_scheduler = LrScheduler::constant;
+  double grad_clip = 1;  ///< 0: off
+  struct Muon {
+    double momentum = 0.95;
+    bool nesterov = true;
+    std::int64_t ns_steps = 5;
+    bool match_adamw_rms = true;
+  } muon = {};
 };
 
-struct LearnerOptions {
+/// Holds the keys of the tensors that a pass keeps in memory, which learner/keys.h declares.
+struct MemoryOptions {
+  config::AutoValue<std::int64_t> logprob_chunk_tokens = config::AutoValue<std::int64_t>::automatic(1024);
+  config::AutoValue<bool> activation_checkpointing = config::AutoValue<bool>::automatic(false);
+};
+
+struct LearnerOptions : MemoryOptions {
   /// With cuda, masters, gradients, moments and activations are on GPU (local rank mod number of GPUs). LibTorch runs
   /// the operations, except that low_bit uses the decoder's matmuls. Without a GPU, the constructor throws an input
   /// error.
@@ -145,8 +171,6 @@ struct LearnerOptions {
   model::LoraConfig lora = {};
   std::uint64_t lora_seed = 0;                           ///< seed of model::new_adapters
   std::optional<model::WeightSource> lora_initial = {};  ///< adapters whose training continues; none: new adapters
-  bool activation_checkpointing = false;
-  std::int64_t logprob_chunk_tokens = 1024;
   OptimizerOptions optim;
   std::int64_t total_updates = 0;  ///< number of updates until linear and cosine schedules reach 0
   int num_threads = 0;  ///< number of CPU threads, without effect on results; 0: the caller's number (base/threads.h)

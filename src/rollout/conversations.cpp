@@ -179,7 +179,7 @@ void Conversations::end_turn(std::size_t sample, const types::Completion& so_far
   const auto num_turns = std::ssize(conversation.turns);
   const bool is_full = std::cmp_greater_equal(turn.end + 1, params_.max_new_tokens);
   state.is_cut = is_cut;
-  state.is_last_turn = is_cut || is_full || num_turns >= environment_.options().hello.max_turns;
+  state.is_last_turn = is_cut || is_full || num_turns >= environment_.options().max_turns;
   environment_.sessions().send(sample, EnvironmentRequest::step,
                                tasks::step_fields(num_turns, turn.sampled, turn.stop, state.is_last_turn));
   state.phase = Phase::waits;
@@ -295,7 +295,7 @@ void Conversations::give_to(std::vector<Rollout>& rollouts) {
       rollout.own_prompt = state.own_prompt;
       rollout.prompt = rollout.own_prompt.get();
     }
-    if (settings_.judge == config::JudgedText::transcript) {
+    if (settings_.judge == JudgedText::transcript) {
       conversation.judged = settings_.tokenizer.decode(rollout.completion.tokens);
     } else if (!conversation.turns.empty()) {
       conversation.judged = conversation.turns.back().sampled;

@@ -6,22 +6,29 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "config/words.h"
 #include "data/bridge.h"
 #include "rollout/rollout.h"
 #include "tasks/environment/environment.h"
 
 namespace qrl::rollout {
 
+enum class JudgedText : std::uint8_t { last, transcript };
+constexpr std::string_view words_of(JudgedText) { return "last | transcript"; }
+
+/// Holds the keys of turns, which rollout/keys.h declares.
+struct TurnOptions {
+  std::optional<std::int64_t> max_turn_tokens;  ///< null: what the response's limit leaves
+  JudgedText judge = JudgedText::last;
+};
+
 /// Holds what all conversations of a run share.
-struct ConversationSettings {
+struct ConversationSettings : TurnOptions {
   std::shared_ptr<tasks::Environment> environment;
   std::shared_ptr<const data::Bridge> bridge;
   data::Tokenizer tokenizer;
-  config::JudgedText judge = config::JudgedText::last;
-  std::optional<std::int64_t> max_turn_tokens;
   std::int64_t max_prompt_tokens = 0;
   std::size_t num_scores = 0;  ///< scores of the run's verifier
   /// Returns a prompt's tokens with a text appended to its last message.

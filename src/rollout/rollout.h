@@ -93,7 +93,7 @@ double overlong_penalty(std::int64_t response_tokens, std::int64_t max_response_
 struct OverlongBuffer {
   bool enable = false;
   std::int64_t len = 0;  ///< tokens
-  double penalty_factor = 0;
+  double penalty_factor = 1;
 };
 void shape_overlong(std::span<Rollout> rollouts, const OverlongBuffer& buffer, std::int64_t max_response_length);
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "config/option.h"
-#include "config/words.h"
 #include "reward/verdict.h"
 #include "types/prompt.h"
 
@@ -64,32 +63,36 @@ struct JudgeReport {
 /// Names what a program reads of a row, and what it gets for that, in words; no words: nothing.
 using Read = std::pair<std::string, std::optional<std::string>>;
 
+enum class RewardRows : std::uint8_t { sample, group };
+constexpr std::string_view words_of(RewardRows) { return "sample | group"; }
+enum class OnVerifierError : std::uint8_t { drop, wrong };
+constexpr std::string_view words_of(OnVerifierError) { return "drop | wrong"; }
+
+/// Holds the keys of a rule verifier's scores, which tasks/keys.h declares.
 struct RuleWeights {
-  double correct = 0, wrong = 0, format = 0, partial = 0;
+  double correct = 1, wrong = 0, format = 0, partial = 0;
 };
 
-/// Holds the score from which a response is correct, if the program's answer has no outcome.
-struct CorrectAt {
-  double score = 0;
-  bool is_given = false;  ///< if set, the recipe chose the score, so that it gives an outcome
-};
+/// Is the score from which a response is correct, if the program's answer has no outcome. Another value was chosen, so
+/// that the score gives an outcome.
+inline constexpr double kUsualCorrectAt = 1;
 
-/// Describes the user's program (command/verifier.cpp).
+/// Describes the user's program (command/verifier.cpp). tasks/keys.h declares the members before `max_error_fraction`.
 struct CommandOptions {
-  std::vector<std::string> argv = {};
-  std::string folder = {};
+  std::vector<std::string> argv = {};           ///< reward.command
+  std::string folder = {};                      ///< absolute path; default: folder of the recipe that sets `argv`
   std::vector<std::string> env = {};            ///< environment variables passed on, besides those that programs need
-  std::string after = {};                       ///< a verifier that judges first; "": none
+  config::Selected<VerifierChoice> after = {};  ///< a verifier that judges first; empty: none
   std::int64_t workers = 0;                     ///< processes; 0: half the process's threads, at least 1
-  double timeout_s = 0;                         ///< limit per row, from its arrival at the worker
-  double start_timeout_s = 0;                   ///< limit per worker, until its `ready` line
-  std::int64_t memory_bytes = 0;                ///< address space per worker; 0: no limit
+  double timeout_s = 10;                        ///< limit per row, from its arrival at the worker
+  double start_timeout_s = 60;                  ///< limit per worker, until its `ready` line
+  std::int64_t memory_mb = 0;                   ///< MiB of address space per worker; 0: no limit
   std::int64_t in_flight = 1;                   ///< rows per worker at once
-  std::optional<config::RewardRows> rows = {};  ///< none: the program's own choice
+  std::optional<RewardRows> rows = {};          ///< none: the program's own choice
   std::map<std::string, double> weights = {};   ///< weights of the program's scores, instead of its defaults
-  CorrectAt correct_at = {};
-  config::OnVerifierError on_error = config::OnVerifierError::drop;
-  double max_error_fraction = 0;  ///< only for error messages; JudgeContext::max_errors is the limit
+  double correct_at = kUsualCorrectAt;
+  OnVerifierError on_error = OnVerifierError::drop;
+  double max_error_fraction = 0.05;  ///< only for error messages; JudgeContext::max_errors is the limit
   std::uint64_t seed = 0;
   std::string run_folder = {};  ///< "": none
 };

@@ -65,7 +65,7 @@ std::vector<std::string> absent_files(const Recipe& recipe, bool reads_adapters)
   need_all("sft.train_files", recipe.sft.train_files);
   need_all("sft.val_files", recipe.sft.val_files);
   if (!recipe.sft.from.empty()) need("sft.from", fs::path(recipe.sft.from) / "state.json");
-  if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
+  if (recipe.trainer.resume_from.mode == ResumeMode::path)
     need("--resume", fs::path(recipe.trainer.resume_from.path) / "state.json");
   return absent;
 }
@@ -75,7 +75,7 @@ namespace {
 void check_model(const LoadedRecipe& loaded, const model::ModelConfig& model) {
   require_positions(loaded, model);
   model::check_formats(model, snapshot_formats(loaded.recipe.quant));
-  model::check_lora(model, lora_config(loaded.recipe.lora));
+  model::check_lora(model, loaded.recipe.lora);
 }
 
 /// Replaces `auto` keys for a learner on a GPU (decide_auto). A --dry-run without a GPU plans for 80 GiB.

@@ -3,7 +3,7 @@
 
 using namespace qrl;
 using namespace qrl::test;
-using config::LossAggMode;
+using learner::LossAggMode;
 
 TEST_CASE("loss keys: null resolves to the algorithm's value") {
   struct Case {

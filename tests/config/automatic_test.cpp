@@ -13,8 +13,8 @@
 
 using namespace qrl;
 using namespace qrl::test;
-using config::KvCache;
-using config::LearnerForward;
+using learner::LearnerForward;
+using train::KvCache;
 using train::MatchedForward;
 
 namespace {

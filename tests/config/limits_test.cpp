@@ -37,7 +37,7 @@ TEST_CASE("data.prompt_template: may be {prompt} alone") {
 
 TEST_CASE("int8 lm_head: accepted with a low_bit learner") {
   CHECK(read("quant: {rollout: {lm_head: int8}, learner: {forward: low_bit}}").quant.lm_head ==
-        config::HeadFormat::int8);
+        train::HeadFormat::int8);
 }
 
 TEST_CASE("gain noise: stages are read") {
@@ -45,16 +45,16 @@ TEST_CASE("gain noise: stages are read") {
 }
 
 TEST_CASE("devices: the decoder follows the learner unless set, and bitwise accepts every weight format") {
-  CHECK(read("rollout: {device: cuda}").rollout.device == config::RolloutDevice::cuda);
+  CHECK(read("rollout: {device: cuda}").rollout.device == train::RolloutDevice::cuda);
   for (const char* devices : {"rollout: {device: cuda}", "trainer: {device: cuda}\nrollout: {device: cpu}"})
-    CHECK(read(std::string(devices) + "\nquant: {rollout: {lm_head: int8}}").quant.lm_head == config::HeadFormat::int8);
+    CHECK(read(std::string(devices) + "\nquant: {rollout: {lm_head: int8}}").quant.lm_head == train::HeadFormat::int8);
   const train::Recipe both = read("trainer: {device: cuda}");
   CHECK(train::learns_on_gpu(both));
   CHECK(train::samples_on_gpu(both));
   CHECK(!train::samples_on_gpu(read("trainer: {device: cuda}\nrollout: {device: cpu}")));
   CHECK(!train::learns_on_gpu(read("rollout: {device: cuda}")));
-  CHECK(read("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}").quant.learner_forward ==
-        config::LearnerForward::low_bit);
+  CHECK(read("trainer: {device: cuda}\nquant: {learner: {forward: low_bit}}").quant.learner.forward ==
+        learner::LearnerForward::low_bit);
   const auto bitwise = [](const std::string& rollout, const std::string& quant) {
     return "trainer: {device: cuda}\nrollout: {bitwise: true" + rollout + "}\nquant: {learner: {forward: low_bit}" +
            quant + "}";
@@ -67,19 +67,19 @@ TEST_CASE("devices: the decoder follows the learner unless set, and bitwise acce
 }
 
 TEST_CASE("int8 backward pass: accepted with an int8 forward pass") {
-  CHECK(read("quant: {learner: {forward: low_bit, backward: int8}}").quant.learner_backward ==
-        config::LearnerBackward::int8);
+  CHECK(read("quant: {learner: {forward: low_bit, backward: int8}}").quant.learner.backward ==
+        learner::LearnerBackward::int8);
 }
 
 TEST_CASE("fp8 backward pass: accepted with a forward pass in fp8 blocks, on either device") {
   const std::string end_to_end =
       "quant: {learner: {forward: low_bit, backward: fp8_e4m3}, rollout: {weights: fp8_e4m3, ";
   const std::string blocks = end_to_end + "granularity: block128}}\n";
-  const auto fp8 = config::LearnerBackward::fp8_e4m3;
-  CHECK(read(blocks).quant.learner_backward == fp8);
-  CHECK(read(blocks + "trainer: {device: cuda}").quant.learner_backward == fp8);
-  CHECK(read(blocks + "actor: {max_tokens_per_micro_batch: 200000}").quant.learner_backward == fp8);
-  CHECK(read("mode: fp8rl\nquant: {learner: {forward: low_bit, backward: fp8_e4m3}}").quant.learner_backward == fp8);
+  const auto fp8 = learner::LearnerBackward::fp8_e4m3;
+  CHECK(read(blocks).quant.learner.backward == fp8);
+  CHECK(read(blocks + "trainer: {device: cuda}").quant.learner.backward == fp8);
+  CHECK(read(blocks + "actor: {max_tokens_per_micro_batch: 200000}").quant.learner.backward == fp8);
+  CHECK(read("mode: fp8rl\nquant: {learner: {forward: low_bit, backward: fp8_e4m3}}").quant.learner.backward == fp8);
   const std::string in_blocks = "quant.rollout.granularity block128 with quant.learner.backward fp8_e4m3";
   for (const std::string granularity : {"auto", "tensor", "channel_token"})
     CHECK(holds(fault(end_to_end + "granularity: " + granularity + "}}"), in_blocks));

@@ -58,16 +58,16 @@ TEST_CASE("modes: values equal those of the papers") {
   CHECK(qurl.algorithm.kl_loss_coef == 1e-3);
   CHECK(qurl.data.train_batch_size == 4 * train::prompts_per_update(qurl));
   const auto qarl = read("mode: qarl");
-  CHECK(qarl.quant.weights == config::WeightFormat::int4);
-  CHECK(qarl.quant.learner_forward == config::LearnerForward::low_bit);
+  CHECK(qarl.quant.weights == train::WeightFormat::int4);
+  CHECK(qarl.quant.learner.forward == learner::LearnerForward::low_bit);
   CHECK(qarl.algorithm.name == "tbpo");
   CHECK(qarl.rollout_correction.method == "tbpo");
-  CHECK(qarl.optim.name == config::OptimName::muon);
+  CHECK(qarl.optim.name == learner::OptimName::muon);
   CHECK(qarl.optim.weight_decay == 0.01);
-  CHECK(read("mode: qarl", {"quant.rollout.activations=int8"}).quant.kv_cache == config::KvCache::bf16);
+  CHECK(read("mode: qarl", {"quant.rollout.activations=int8"}).quant.kv_cache == train::KvCache::bf16);
   const auto fp8rl = read("mode: fp8rl");
-  CHECK(fp8rl.quant.granularity == config::Granularity::block128);
-  CHECK(fp8rl.quant.kv_cache == config::KvCache::fp8_e4m3);
+  CHECK(fp8rl.quant.granularity == train::Granularity::block128);
+  CHECK(fp8rl.quant.kv_cache == train::KvCache::fp8_e4m3);
   CHECK(fp8rl.algorithm.name == "dapo");
   CHECK(fp8rl.data.train_batch_size == train::prompts_per_update(fp8rl));
   const auto ais = read("mode: ais");
@@ -79,8 +79,8 @@ TEST_CASE("modes: values equal those of the papers") {
   CHECK(ais.optim.lr_warmup_ratio == 0.05);
   CHECK_FALSE(read("mode: ais", {"optim.lr_warmup_steps=3"}).optim.lr_warmup_ratio);
   const auto qerl = read("mode: qerl");
-  CHECK(qerl.quant.weights == config::WeightFormat::int4);
-  CHECK(qerl.quant.learner_forward == config::LearnerForward::low_bit);
+  CHECK(qerl.quant.weights == train::WeightFormat::int4);
+  CHECK(qerl.quant.learner.forward == learner::LearnerForward::low_bit);
   CHECK(qerl.quant.noise.start == 1e-2);
   CHECK(qerl.quant.noise.end == 1e-4);
   CHECK(qerl.quant.noise.stages == 10);
@@ -89,7 +89,7 @@ TEST_CASE("modes: values equal those of the papers") {
   CHECK(qerl.rollout_correction.method == "none");
   CHECK_FALSE(read("mode: qerl", {"lora.rank=0"}).lora.train_norms);
   CHECK(read("mode: bf16").rollout_correction.method == "none");
-  CHECK(read("mode: flashrl").quant.weights == config::WeightFormat::int8);
+  CHECK(read("mode: flashrl").quant.weights == train::WeightFormat::int8);
 }
 
 TEST_CASE("modes: overridden by files, includes and arguments, wherever the mode is written") {
@@ -112,17 +112,17 @@ TEST_CASE("modes: overridden by files, includes and arguments, wherever the mode
 }
 
 TEST_CASE("modes: values tied to a format, loss or method are dropped when another is chosen") {
-  CHECK(read("mode: fp8rl", {"quant.rollout.weights=int8"}).quant.granularity == config::Granularity::automatic);
+  CHECK(read("mode: fp8rl", {"quant.rollout.weights=int8"}).quant.granularity == train::Granularity::automatic);
   CHECK(read("mode: fp8rl", {"quant.rollout.weights=bf16"}).quant.kv_cache.is_auto);
-  CHECK(read("mode: fp8rl", {"quant.rollout.weights=fp8_e4m3"}).quant.granularity == config::Granularity::block128);
+  CHECK(read("mode: fp8rl", {"quant.rollout.weights=fp8_e4m3"}).quant.granularity == train::Granularity::block128);
   const train::Recipe icepop = read("mode: qurl", {"rollout_correction.method=icepop"});
   CHECK_FALSE(has_acr(icepop));
   CHECK(icepop.rollout_correction.threshold == 5.0);
   const auto dapo = read("mode: qurl", {"algorithm.name=dapo"});
   CHECK(dapo.algorithm.kl_loss_coef == 0);
   CHECK(has_acr(dapo));
-  CHECK(read("mode: qarl", {"quant.rollout.weights=int8"}).quant.activations == config::ActivationFormat::automatic);
-  CHECK(read("mode: ais", {"algorithm.name=dapo"}).algorithm.loss_agg_mode == config::LossAggMode::token_mean);
+  CHECK(read("mode: qarl", {"quant.rollout.weights=int8"}).quant.activations == train::ActivationFormat::automatic);
+  CHECK(read("mode: ais", {"algorithm.name=dapo"}).algorithm.loss_agg_mode == learner::LossAggMode::token_mean);
   // A real contradiction names the mode as its origin.
   CHECK(holds(
       fault("mode: qurl", {"algorithm.name=gspo"}),

@@ -54,16 +54,16 @@ TEST_CASE("bare words: refused as text if other YAML parsers read them different
 TEST_CASE("null: allowed only for keys that are unset by default") {
   CHECK(read("model: {path: a}", {"model.path=null"}).model.path.empty());
   CHECK(read("data: {seed: null}\ntrainer: {seed: 5}").data.seed == 5);
-  CHECK(read("rollout: {kv_pages: 900}", {"rollout.kv_pages=null"}).rollout.kv_pages == std::nullopt);
+  CHECK(read("rollout: {kv_pages: 900}", {"rollout.kv_pages=null"}).rollout.kv_pages == 0);
 }
 
 TEST_CASE("choices: a word in quotes is the word") {
-  CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == config::WeightFormat::bf16);
+  CHECK(read("quant: {rollout: {weights: \"bf16\"}}").quant.weights == train::WeightFormat::bf16);
 }
 
 TEST_CASE("weight formats: int4 accepts int8 activations") {
   CHECK(read("quant: {rollout: {weights: int4, activations: int8}}").quant.activations ==
-        config::ActivationFormat::int8);
+        train::ActivationFormat::int8);
 }
 
 TEST_CASE("errors: all faults are reported at once, each with its line") {
@@ -220,9 +220,9 @@ TEST_CASE("null defaults: filled in from the rest of the recipe") {
 }
 
 TEST_CASE("trainer.resume_mode: auto, never or a path") {
-  CHECK(read("trainer: {resume_mode: never}").trainer.resume_from.mode == config::ResumeMode::never);
+  CHECK(read("trainer: {resume_mode: never}").trainer.resume_from.mode == train::ResumeMode::never);
   const train::Recipe recipe = read("trainer: {resume_mode: runs/x/checkpoints/step_3}");
-  CHECK(recipe.trainer.resume_from.mode == config::ResumeMode::path);
+  CHECK(recipe.trainer.resume_from.mode == train::ResumeMode::path);
   CHECK(recipe.trainer.resume_from.path == "runs/x/checkpoints/step_3");
   CHECK(read("trainer: {resume_mode: x}", {"trainer.resume_mode=auto"}).trainer.resume_from.path.empty());
   CHECK(read("trainer: {resume_mode: \"disable\"}").trainer.resume_from.path == "disable");

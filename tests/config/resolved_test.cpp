@@ -113,7 +113,7 @@ TEST_CASE("changes on resume: changed keys are named, except those that may chan
   after.trainer.save_freq = 7;
   after.sft.save_freq = 7;
   after.trainer.max_ckpt_to_keep = 7;
-  after.trainer.resume_from.mode = config::ResumeMode::never;
+  after.trainer.resume_from.mode = train::ResumeMode::never;
   after.trainer.default_local_dir = "x";
   after.trainer.rollout_dump = false;
   after.trainer.tensorboard = false;

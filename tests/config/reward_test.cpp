@@ -116,7 +116,7 @@ TEST_CASE("include: another verifier drops the included verifier's keys") {
     const train::LoadedRecipe loaded = family.load(name);
     const train::RewardRecipe& reward = loaded.recipe.reward;
     CHECK(reward.verifier == "math");
-    CHECK(reward.command.empty());
+    CHECK(reward.argv.empty());
     CHECK(reward.folder.empty());
     CHECK(reward.workers == train::RewardRecipe{}.workers);
     CHECK(loaded.origins.count("reward.workers") == 0);
@@ -124,10 +124,10 @@ TEST_CASE("include: another verifier drops the included verifier's keys") {
           loaded.resolved_yaml);
   }
   const train::Recipe by_set = family.load("folder.yaml", {"reward.verifier=math", "reward.profile=boxed"}).recipe;
-  CHECK((by_set.reward.command.empty() && by_set.reward.folder.empty()));
+  CHECK((by_set.reward.argv.empty() && by_set.reward.folder.empty()));
   CHECK(printed(by_set, "reward.profile") == "boxed");
   const train::Recipe back = family.load("back.yaml").recipe;
-  CHECK(back.reward.command == std::vector<std::string>{"python3", "other.py"});
+  CHECK(back.reward.argv == std::vector<std::string>{"python3", "other.py"});
   CHECK(printed(back, "reward.profile") == "auto");
   CHECK(back.reward.folder == std::filesystem::path(family.path("back.yaml")).parent_path());
   // A recipe's command runs in that recipe's folder, wherever the included recipe is.

@@ -7,7 +7,7 @@
 
 using namespace qrl;
 using namespace qrl::test;
-using config::RotationKind;
+using train::RotationKind;
 
 TEST_CASE("quant.rollout.rotation: read and printed, and auto stays unresolved where only the model decides") {
   const train::Recipe set = read("quant: {rollout: {rotation: hadamard, rotation_block: 128}}");
@@ -26,9 +26,9 @@ TEST_CASE("quant.rollout.rotation: read and printed, and auto stays unresolved w
   becomes("quant: {rollout: {weights: fp32}}", RotationKind::none);
   becomes("quant: {rollout: {weights: fp8_e4m3}}", RotationKind::none);
   becomes("quant: {rollout: {profile: auto}}", RotationKind::none);
-  for (const char* devices : {"rollout: {device: cuda}", "trainer: {device: cuda}",
-                              "{trainer: {device: cuda}, rollout: {device: cpu}}",
-                              "{trainer: {device: cuda}, quant: {learner: {forward: fake_quant}}}"})
+  for (const char* devices :
+       {"rollout: {device: cuda}", "trainer: {device: cuda}", "{trainer: {device: cuda}, rollout: {device: cpu}}",
+        "{trainer: {device: cuda}, quant: {learner: {forward: fake_quant}}}"})
     becomes(devices, RotationKind::automatic);
   becomes("quant: {rollout: {rotation: none}}", RotationKind::none);
 }

@@ -257,8 +257,8 @@ TEST_CASE("chat templates: precedence of template file, config, one of several, 
 }
 
 TEST_CASE("data.chat_template: each word except auto and plain is a file of the program") {
-  std::vector<std::string> names(std::begin(qrl::config::kChatTemplateNames) + 2,
-                                 std::end(qrl::config::kChatTemplateNames)),
+  std::vector<std::string> names(std::begin(qrl::data::kChatTemplateNames) + 2,
+                                 std::end(qrl::data::kChatTemplateNames)),
       held;
   for (const auto& one : embedded_templates()) held.emplace_back(one.name);
   std::ranges::sort(names);

@@ -339,10 +339,10 @@ TEST_CASE("bridge: a long observation is cut in tokens at the side that the reci
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   BridgeOptions how;
   how.is_chat = false;
-  how.max_tokens = 40;
+  how.max_observation_tokens = 40;
   std::string text;
   for (int i = 0; i < 100; ++i) text += std::to_string(i) + " é ";
-  using qrl::config::Truncate;
+  using qrl::data::Truncate;
   for (const Truncate side : {Truncate::middle, Truncate::left, Truncate::right}) {
     how.truncate = side;
     const Bridge bridge(ChatTemplate{}, tokenizer, how);

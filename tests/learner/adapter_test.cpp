@@ -9,7 +9,7 @@
 #include "model/snapshot.h"
 
 using namespace qrl;
-using config::LearnerForward;
+using learner::LearnerForward;
 using learner::TensorList;
 using torch::Tensor;
 
@@ -32,19 +32,19 @@ model::SnapshotFormats formats_of(quant::Format format, const model::LoraConfig&
 struct Case {
   LearnerForward forward;
   quant::Format format;
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
+  learner::LearnerBackward backward = learner::LearnerBackward::model_dtype;
 };
 const Case kCases[] = {{LearnerForward::bf16, quant::Format::int8},
                        {LearnerForward::fake_quant, quant::Format::int8},
                        {LearnerForward::low_bit, quant::Format::f32},
                        {LearnerForward::low_bit, quant::Format::bf16},
                        {LearnerForward::low_bit, quant::Format::int8},
-                       {LearnerForward::low_bit, quant::Format::int8, config::LearnerBackward::int8},
+                       {LearnerForward::low_bit, quant::Format::int8, learner::LearnerBackward::int8},
                        {LearnerForward::low_bit, quant::Format::fp8_channel},
                        {LearnerForward::low_bit, quant::Format::int4},
                        {LearnerForward::low_bit, quant::Format::int4_int8}};
 
-learner::LearnerOptions options_of(const Case& one, config::ComputeDType compute = config::ComputeDType::bf16) {
+learner::LearnerOptions options_of(const Case& one, learner::ComputeDType compute = learner::ComputeDType::bf16) {
   learner::LearnerOptions options = test::options(compute);
   options.numerics.forward = one.forward;
   options.numerics.backward = one.backward;
@@ -459,7 +459,7 @@ TEST_CASE("merged adapters: equal what the sampler gets from a snapshot without 
   const model::ModelConfig config = test::tiny_config();
   const auto world = dist::make_solo();
   const model::Weights weights = test::tiny_weights(config);
-  learner::LearnerOptions options = options_of({LearnerForward::bf16, quant::Format::f32}, config::ComputeDType::f32);
+  learner::LearnerOptions options = options_of({LearnerForward::bf16, quant::Format::f32}, learner::ComputeDType::f32);
   options.lora = lora_of(4);
   options.lora_initial = test::random_adapters();
   learner::Learner learner(config, weights, options, *world);

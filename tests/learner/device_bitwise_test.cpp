@@ -12,7 +12,7 @@
 
 namespace qrl {
 
-using config::ComputeDType;
+using learner::ComputeDType;
 using quant::Format;
 using quant::KvFormat;
 using test::DeviceSampler;
@@ -46,7 +46,7 @@ constexpr BitwiseCase kBitwiseCases[] = {
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
   LearnerOptions options = test::device_options(ComputeDType::bf16, device);
-  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.forward = learner::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   options.numerics.kv_format = kv;
   options.logprob_chunk_tokens = 13;

@@ -11,8 +11,8 @@
 
 namespace qrl {
 
-using config::ComputeDType;
-using config::LearnerForward;
+using learner::ComputeDType;
+using learner::LearnerForward;
 using learner::LossKind;
 using learner::LossOptions;
 using test::Learner;

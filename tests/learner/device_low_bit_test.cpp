@@ -12,9 +12,9 @@
 
 namespace qrl {
 
-using config::ComputeDType;
-using config::LearnerBackward;
-using config::LearnerForward;
+using learner::ComputeDType;
+using learner::LearnerBackward;
+using learner::LearnerForward;
 using quant::Format;
 using test::DeviceSampler;
 using test::Learner;

@@ -104,13 +104,13 @@ TEST_CASE("fp8 KV calibration: runs on the device that alone holds the weights")
 TEST_CASE("fake_quant on a device: reads the sampler's values, in every format") {
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 4, 7, 37)});
   for (int i = 1; i < quant::kNumFormats; ++i) {
-    for (const auto compute : {config::ComputeDType::bf16, config::ComputeDType::f32}) {
+    for (const auto compute : {learner::ComputeDType::bf16, learner::ComputeDType::f32}) {
       const auto format = static_cast<Format>(i);
       const model::ModelConfig config = test::tiny_config(true, false, i % 2 == 0);
-      INFO(quant::name(format) << (compute == config::ComputeDType::bf16 ? ", bf16" : ", fp32"));
+      INFO(quant::name(format) << (compute == learner::ComputeDType::bf16 ? ", bf16" : ", fp32"));
       LearnerOptions options = test::device_options();
       options.numerics.compute = compute;
-      options.numerics.forward = config::LearnerForward::fake_quant;
+      options.numerics.forward = learner::LearnerForward::fake_quant;
       const auto world = dist::make_solo();
       Learner learner(config, test::tiny_weights(config), options, *world);
       test::DeviceSampler there(config, format);

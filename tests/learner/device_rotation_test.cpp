@@ -6,8 +6,8 @@
 
 namespace qrl {
 
-using config::ComputeDType;
-using config::LearnerForward;
+using learner::ComputeDType;
+using learner::LearnerForward;
 using quant::Format;
 using test::Learner;
 using test::LearnerOptions;

@@ -77,7 +77,7 @@ struct DeviceSampler {
 };
 
 /// Returns the options of a learner with LibTorch's operations on a device: the emulated one (cpu) or a GPU (cuda).
-inline LearnerOptions device_options(config::ComputeDType compute = config::ComputeDType::bf16,
+inline LearnerOptions device_options(learner::ComputeDType compute = learner::ComputeDType::bf16,
                                      base::Device device = base::Device::cpu) {
   LearnerOptions made = options(compute);
   made.device = device;

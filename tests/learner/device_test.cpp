@@ -21,7 +21,7 @@
 
 namespace qrl {
 
-using config::ComputeDType;
+using learner::ComputeDType;
 using learner::LossKind;
 using learner::LossOptions;
 using test::Learner;
@@ -206,7 +206,7 @@ void compare_fake_quant(const LearnerOptions& how) {
       const Family family = families()[f];
       CAPTURE(quant::name(format), family.name);
       LearnerOptions own = test::options();
-      own.numerics.forward = config::LearnerForward::fake_quant;
+      own.numerics.forward = learner::LearnerForward::fake_quant;
       own.numerics.kv_format = quant::KvFormat::f32;
       LearnerOptions there = own;
       there.device = how.device;
@@ -219,7 +219,7 @@ void compare_fake_quant(const LearnerOptions& how) {
       const DeviceOutcome exact = run(own);
       const auto apart = roundings(run(there), exact);
       LearnerOptions plain = own;
-      plain.numerics.forward = config::LearnerForward::bf16;
+      plain.numerics.forward = learner::LearnerForward::bf16;
       const auto format_error = roundings(run(plain), exact);
       for (std::size_t part = 0; part < apart.size(); ++part) {
         CAPTURE(part, apart[part], format_error[part]);
@@ -271,7 +271,7 @@ void check_invariants(const LearnerOptions& how) {
 
 /// Compares optimizers with those of src/ops on gradients that differ in their last bits; fp32 masters.
 void compare_optimizers(const LearnerOptions& how) {
-  for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
+  for (const auto name : {learner::OptimName::adamw, learner::OptimName::muon}) {
     CAPTURE(static_cast<int>(name));
     LearnerOptions own = test::options();
     own.optim.name = name;
@@ -337,7 +337,7 @@ void check_checkpoint(const Learner& learner, const LearnerOptions& options, con
 
 /// Checks that another learner resumes a checkpoint with the same bits, and that it publishes its masters.
 void check_state(const LearnerOptions& how) {
-  for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
+  for (const auto name : {learner::OptimName::adamw, learner::OptimName::muon}) {
     LearnerOptions options = how;
     options.numerics.compute = ComputeDType::bf16;
     options.optim.name = name;
@@ -386,7 +386,7 @@ void check_state(const LearnerOptions& how) {
 void check_ranks(const LearnerOptions& how) {
   const model::ModelConfig config = families()[0].config;
   const std::vector<MicroBatch> batches = shared_prefixes();
-  const auto on_ranks = [&](int num_ranks, bool sharded, config::OptimName name) {
+  const auto on_ranks = [&](int num_ranks, bool sharded, learner::OptimName name) {
     LearnerOptions options = how;
     options.optim.name = name;
     options.optim.lr = 1e-3;
@@ -413,7 +413,7 @@ void check_ranks(const LearnerOptions& how) {
     if (!sharded) CHECK((kept.front() == kept.back()));
     return all;
   };
-  for (const auto name : {config::OptimName::adamw, config::OptimName::muon}) {
+  for (const auto name : {learner::OptimName::adamw, learner::OptimName::muon}) {
     const Named one = on_ranks(1, false, name), two = on_ranks(2, false, name);
     std::string worst;
     CHECK(test::relative_difference(two, one, worst) <= 2e-4);

@@ -43,7 +43,7 @@ LossOptions work_loss() {
 enum class Where : std::uint8_t { cpu, device, device_without_room };
 
 LearnerOptions work_options(Where where) {
-  LearnerOptions options = test::options(config::ComputeDType::bf16);
+  LearnerOptions options = test::options(learner::ComputeDType::bf16);
   options.torch_ops = true;
   options.kernels = &test::emulated_kernels();
   options.logprob_chunk_tokens = 7;
@@ -127,7 +127,7 @@ TEST_CASE("GPU learner: waits once per micro-batch, and twice per update") {
   INFO(listed(of_cut));
   CHECK(of_cut.waits == 2);
   LearnerOptions muon = work_options(Where::device);
-  muon.optim.name = config::OptimName::muon;
+  muon.optim.name = learner::OptimName::muon;
   GpuCounts of_update;
   (void)counts_of(work_config(), muon, work_batches(1), &of_update);
   INFO(listed(of_update));
@@ -153,7 +153,7 @@ TEST_CASE("recomputed low_bit layer: quantizes its last product's input without 
   (void)test::emulated_gpu();  // also counts the engine's kernels
   const auto own_launches = [](bool checkpointing) {
     LearnerOptions options = work_options(Where::cpu);
-    options.numerics.forward = config::LearnerForward::low_bit;
+    options.numerics.forward = learner::LearnerForward::low_bit;
     options.activation_checkpointing = checkpointing;
     const auto world = dist::make_solo();
     Learner learner(work_config(), test::tiny_weights(work_config()), options, *world);

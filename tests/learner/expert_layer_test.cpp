@@ -9,8 +9,8 @@
 #include "ops/linear.h"
 
 using namespace qrl;
-using config::LearnerBackward;
-using config::LearnerForward;
+using learner::LearnerBackward;
+using learner::LearnerForward;
 using quant::Format;
 using torch::Tensor;
 

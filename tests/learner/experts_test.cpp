@@ -14,8 +14,8 @@
 #include "model/snapshot.h"
 
 using namespace qrl;
-using config::LearnerBackward;
-using config::LearnerForward;
+using learner::LearnerBackward;
+using learner::LearnerForward;
 
 namespace {
 
@@ -31,11 +31,11 @@ struct MixtureWay {
 std::vector<MixtureWay> mixture_ways() {
   std::vector<MixtureWay> all;
   const auto add = [&](const std::string& name, LearnerForward forward) -> MixtureWay& {
-    all.push_back({name, test::options(config::ComputeDType::bf16)});
+    all.push_back({name, test::options(learner::ComputeDType::bf16)});
     all.back().options.numerics.forward = forward;
     return all.back();
   };
-  add("float32", LearnerForward::bf16).options.numerics.compute = config::ComputeDType::f32;
+  add("float32", LearnerForward::bf16).options.numerics.compute = learner::ComputeDType::f32;
   add("bf16", LearnerForward::bf16);
   add("fake_quant", LearnerForward::fake_quant);
   add("low_bit", LearnerForward::low_bit);
@@ -227,7 +227,7 @@ TEST_CASE("MoE learner: the number of experts changes neither tensors, update se
 
 TEST_CASE("MoE learner with Muon: each expert's gate, up and down is a matrix of its own") {
   MixtureWay way = mixture_ways().front();
-  way.options.optim.name = config::OptimName::muon;
+  way.options.optim.name = learner::OptimName::muon;
   way.options.optim.grad_clip = 0;
   const model::ModelConfig config = test::tiny_moe_config();
   MixtureRun run(way, config);
@@ -267,7 +267,7 @@ TEST_CASE("MoE learner: two ranks update as one process, also with Muon and shar
   const std::vector<test::Sequence> s = mixture_sequences();
   const std::vector<types::MicroBatch> shares = {test::pack({s[0], s[1]}), test::pack({s[2], s[3]})};
   const model::ModelConfig config = test::tiny_moe_config();
-  for (const auto optim : {config::OptimName::adamw, config::OptimName::muon}) {
+  for (const auto optim : {learner::OptimName::adamw, learner::OptimName::muon}) {
     MixtureWay way = mixture_ways().front();
     way.options.optim.name = optim;
     MixtureRun alone(way, config);
@@ -290,7 +290,7 @@ TEST_CASE("MoE learner: two ranks update as one process, also with Muon and shar
     }
     CHECK((plain[0] == plain[1]));
     // Not with AdamW, whose first step is ±lr whatever the gradient's size.
-    if (optim == config::OptimName::muon) CHECK(mixture_difference(plain[0], expected) <= 1e-3);
+    if (optim == learner::OptimName::muon) CHECK(mixture_difference(plain[0], expected) <= 1e-3);
     test::Named together = shard[0];
     together.insert(shard[1].begin(), shard[1].end());
     CHECK(together.size() == shard[0].size() + shard[1].size());

@@ -60,7 +60,7 @@ TEST_CASE("learner logits: equal transformers'") {
     }
     rows.routes = learner::make_routes(config, rows.num_rows());
     const auto ops = std::make_shared<const learner::FusedOps>(
-        rows, config, learner::forward_numerics(test::options(config::ComputeDType::f32).numerics));
+        rows, config, learner::forward_numerics(test::options(learner::ComputeDType::f32).numerics));
     const torch::Tensor hidden = learner::hidden_states(parameters.policy(), ops, {});
     const torch::Tensor logits =
         torch::mm(hidden, parameters.policy().lm_head.value.t()) / static_cast<double>(config.logits_scaling);

@@ -27,18 +27,19 @@ struct SumsWay {
 std::vector<SumsWay> sums_ways() {
   std::vector<SumsWay> all;
   const auto add = [&](const std::string& name) -> LearnerOptions& {
-    all.push_back({name, test::options(config::ComputeDType::bf16), name.starts_with("experts")});
+    all.push_back({name, test::options(learner::ComputeDType::bf16), name.starts_with("experts")});
     return all.back().options;
   };
   add("own operations");
   add("checkpointed").activation_checkpointing = true;
   add("LibTorch's operations").torch_ops = true;
   LearnerOptions& both = add("LibTorch's operations, checkpointed");
-  both.torch_ops = both.activation_checkpointing = true;
-  add("low_bit").numerics.forward = config::LearnerForward::low_bit;
-  add("muon").optim.name = config::OptimName::muon;
-  add("experts, low_bit").numerics.forward = config::LearnerForward::low_bit;
-  add("experts, muon").optim.name = config::OptimName::muon;
+  both.torch_ops = true;
+  both.activation_checkpointing = true;
+  add("low_bit").numerics.forward = learner::LearnerForward::low_bit;
+  add("muon").optim.name = learner::OptimName::muon;
+  add("experts, low_bit").numerics.forward = learner::LearnerForward::low_bit;
+  add("experts, muon").optim.name = learner::OptimName::muon;
   return all;
 }
 

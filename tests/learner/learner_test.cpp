@@ -121,7 +121,7 @@ TEST_CASE("learner: a shared prompt computed once gives its samples' scores and 
 TEST_CASE("learner: bf16 gradients follow fp32's and do not depend on the split") {
   const std::vector<test::Sequence> sequences = some_sequences();
   const Named exact = Run().gradients({test::pack(sequences)});
-  const auto bf16 = test::options(config::ComputeDType::bf16);
+  const auto bf16 = test::options(learner::ComputeDType::bf16);
   const Named together = Run(bf16).gradients({test::pack(sequences)});
   const double rounding = difference(together, exact);
   CHECK(rounding <= 6e-2);
@@ -136,15 +136,15 @@ TEST_CASE("learner: gradients and updates have equal bits for any number of thre
   for (std::uint64_t i = 0; i < 60; ++i)
     sequences.push_back(test::random_sequence(i, 3 + static_cast<std::int64_t>(i % 5), 20, 37));
   struct Case {
-    config::ComputeDType compute;
-    config::LearnerForward forward;
+    learner::ComputeDType compute;
+    learner::LearnerForward forward;
     bool bitwise;
   };
-  const Case how = GENERATE(Case{config::ComputeDType::f32, config::LearnerForward::bf16, false},
-                            Case{config::ComputeDType::bf16, config::LearnerForward::bf16, false},
-                            Case{config::ComputeDType::bf16, config::LearnerForward::fake_quant, false},
-                            Case{config::ComputeDType::bf16, config::LearnerForward::low_bit, false},
-                            Case{config::ComputeDType::bf16, config::LearnerForward::low_bit, true});
+  const Case how = GENERATE(Case{learner::ComputeDType::f32, learner::LearnerForward::bf16, false},
+                            Case{learner::ComputeDType::bf16, learner::LearnerForward::bf16, false},
+                            Case{learner::ComputeDType::bf16, learner::LearnerForward::fake_quant, false},
+                            Case{learner::ComputeDType::bf16, learner::LearnerForward::low_bit, false},
+                            Case{learner::ComputeDType::bf16, learner::LearnerForward::low_bit, true});
   CAPTURE(static_cast<int>(how.compute), static_cast<int>(how.forward), how.bitwise);
   const auto trained = [&](int num_threads) {
     const int before = base::num_threads();
@@ -202,7 +202,7 @@ TEST_CASE("LibTorch's sums of loss terms: equal bits for any number of threads u
 }
 
 TEST_CASE("learner: repeated calls give equal bits") {
-  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+  for (const auto compute : {learner::ComputeDType::f32, learner::ComputeDType::bf16}) {
     const auto train = [&] {
       Run run(test::options(compute));
       for (int step = 0; step < 3; ++step) {
@@ -216,13 +216,13 @@ TEST_CASE("learner: repeated calls give equal bits") {
 }
 
 TEST_CASE("learner: checkpointing and the log-prob chunk change no gradient") {
-  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+  for (const auto compute : {learner::ComputeDType::f32, learner::ComputeDType::bf16}) {
     learner::LearnerOptions options = test::options(compute);
     const Named plain = Run(options).gradients({test::pack(some_sequences())});
     options.activation_checkpointing = true;
     CHECK(Run(options).gradients({test::pack(some_sequences())}) == plain);
     options.logprob_chunk_tokens = 7;
-    const double bound = compute == config::ComputeDType::f32 ? 1e-6 : 1e-2;  // dW of a chunk is rounded to bf16
+    const double bound = compute == learner::ComputeDType::f32 ? 1e-6 : 1e-2;  // dW of a chunk is rounded to bf16
     CHECK(difference(Run(options).gradients({test::pack(some_sequences())}), plain) <= bound);
   }
 }
@@ -453,10 +453,10 @@ TEST_CASE("AdamW: equals torch's, with decay only on matrices, and clipping by t
 }
 
 TEST_CASE("learner: continues with equal bits after a restore") {
-  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+  for (const auto compute : {learner::ComputeDType::f32, learner::ComputeDType::bf16}) {
     learner::LearnerOptions options = test::options(compute);
     options.optim.lr_warmup_steps = 3;
-    options.optim.lr_scheduler = config::LrScheduler::cosine;
+    options.optim.lr_scheduler = learner::LrScheduler::cosine;
     options.total_updates = 9;
     Run whole(options), resumed(options);
     const auto step = [&](Run& run) {
@@ -568,7 +568,7 @@ TEST_CASE("learner: broken batches are refused") {
 }
 
 TEST_CASE("supervised training: lowers its loss") {
-  for (const auto compute : {config::ComputeDType::f32, config::ComputeDType::bf16}) {
+  for (const auto compute : {learner::ComputeDType::f32, learner::ComputeDType::bf16}) {
     LossOptions loss;
     loss.kind = LossKind::sft;
     Run run(test::options(compute), loss);

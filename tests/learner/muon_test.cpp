@@ -29,7 +29,7 @@ torch::Tensor matrix(const nlohmann::json& item, const char* name) {
 
 learner::LearnerOptions muon() {
   learner::LearnerOptions options = test::options();
-  options.optim.name = config::OptimName::muon;
+  options.optim.name = learner::OptimName::muon;
   options.optim.lr = 1e-3;
   options.optim.weight_decay = 0.1;
   return options;
@@ -119,7 +119,7 @@ TEST_CASE("Muon: updates the layers' matrices, AdamW everything else") {
     return std::pair{test::masters_of(learner), test::moments_of(learner)};
   };
   learner::LearnerOptions adamw = muon();
-  adamw.optim.name = config::OptimName::adamw;
+  adamw.optim.name = learner::OptimName::adamw;
   const auto [with_muon, muon_state] = one_update(muon());
   const auto [with_adamw, adamw_state] = one_update(adamw);
   int num_matrices = 0;

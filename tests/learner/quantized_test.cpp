@@ -12,7 +12,7 @@
 #include "state/safetensors.h"
 
 using namespace qrl;
-using config::LearnerBackward;
+using learner::LearnerBackward;
 using learner::LossKind;
 using torch::Tensor;
 
@@ -36,7 +36,7 @@ Problem make_problem(quant::Format format, bool has_bias, std::int64_t out = 70,
 }
 
 /// Returns gradients of one micro-batch with the snapshot's format and the learner's forward.
-test::Named gradients(quant::Format format, config::LearnerForward forward, bool checkpointing = false,
+test::Named gradients(quant::Format format, learner::LearnerForward forward, bool checkpointing = false,
                       LearnerBackward backward = LearnerBackward::model_dtype) {
   auto config = test::tiny_config(false, true);  // with biases on q, k, v and o
   config.o_bias = true;
@@ -251,7 +251,7 @@ TEST_CASE("MLP by blocks of rows: bits equal its parts") {
 }
 
 TEST_CASE("low_bit, fake_quant: gradients are equal, and differ from unquantized ones") {
-  using config::LearnerForward;
+  using learner::LearnerForward;
   const test::Named plain = gradients(quant::Format::int8, LearnerForward::bf16);
   const test::Named fake = gradients(quant::Format::int8, LearnerForward::fake_quant);
   const test::Named real = gradients(quant::Format::int8, LearnerForward::low_bit);
@@ -282,8 +282,8 @@ TEST_CASE("low_bit, fake_quant: gradients are equal, and differ from unquantized
 
 TEST_CASE("bitwise learner: one log-prob that differs by a bit ends the update") {
   const auto config = test::tiny_config();
-  learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
-  options.numerics.forward = config::LearnerForward::low_bit;
+  learner::LearnerOptions options = test::options(learner::ComputeDType::bf16);
+  options.numerics.forward = learner::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   const auto world = dist::make_solo();
   learner::Learner learner(config, test::tiny_weights(config), options, *world);
@@ -315,7 +315,7 @@ TEST_CASE("bitwise learner: one log-prob that differs by a bit ends the update")
 TEST_CASE("quantized learner: a missing snapshot or one of other weights is refused") {
   const auto config = test::tiny_config();
   learner::LearnerOptions options = test::options();
-  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.forward = learner::LearnerForward::low_bit;
   const auto world = dist::make_solo();
   learner::Learner learner(config, test::tiny_weights(config), options, *world);
   const types::MicroBatch batch = test::pack({test::random_sequence(1, 3, 9, 37)});
@@ -356,7 +356,7 @@ TEST_CASE("update-aware scaling: a factor of 2 changes no bit, 1.5 only ties of 
   auto config = test::tiny_config(false, true);
   config.o_bias = true;
   learner::LearnerOptions options = test::options();
-  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.forward = learner::LearnerForward::low_bit;
   const auto world = dist::make_solo();
   const auto scores = [&](float scale, model::Snapshot& snapshot) {
     learner::Learner learner(config, test::tiny_weights(config), options, *world);

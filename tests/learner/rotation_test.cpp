@@ -9,8 +9,8 @@
 #include "model/snapshot.h"
 
 using namespace qrl;
-using config::LearnerBackward;
-using config::LearnerForward;
+using learner::LearnerBackward;
+using learner::LearnerForward;
 using quant::Format;
 using torch::Tensor;
 
@@ -74,7 +74,7 @@ struct RotatedLearner {
     options.lora.rank = lora_rank;
     options.lora.alpha = 0.5;
     if (lora_rank > 0) options.lora_initial = test::random_adapters();
-    options.optim.name = lora_rank > 0 ? config::OptimName::adamw : options.optim.name;
+    options.optim.name = lora_rank > 0 ? learner::OptimName::adamw : options.optim.name;
     learner = std::make_unique<learner::Learner>(config, weights, options, *world);
     model::SnapshotFormats formats = test::rotated_formats(format, rotation);
     formats.lora = options.lora;

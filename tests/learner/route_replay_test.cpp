@@ -45,7 +45,7 @@ TEST_CASE("route replay: other routes change log-probs, the pass's own routes ch
   const auto world = dist::make_solo();
   for (const bool checkpoints : {false, true}) {
     const model::ModelConfig config = test::tiny_moe_config();
-    learner::LearnerOptions options = test::options(config::ComputeDType::f32);
+    learner::LearnerOptions options = test::options(learner::ComputeDType::f32);
     options.activation_checkpointing = checkpoints;
     learner::Learner learner(config, test::tiny_weights(config), options, *world);
     types::MicroBatch batch = batch_of_rows();
@@ -75,7 +75,7 @@ TEST_CASE("route replay: the router's gradient equals differences of the loss at
     types::MicroBatch batch = batch_of_rows();
     batch.sampler_routes = foreign_routes(batch.num_tokens());
     batch.replay = types::RouteReplay::sampler;
-    const learner::LearnerOptions options = test::options(config::ComputeDType::f32);
+    const learner::LearnerOptions options = test::options(learner::ComputeDType::f32);
     learner::Learner learner(config, weights, options, *world);
     const std::vector<float> gradient = replayed_gradients(learner, batch).at(kRouter);
     float* router = weights.at(kRouter).as<float>();
@@ -101,7 +101,7 @@ TEST_CASE("route replay: the router's gradient equals differences of the loss at
 TEST_CASE("route replay: routes of another model's shape are an internal error") {
   const auto world = dist::make_solo();
   const model::ModelConfig config = test::tiny_moe_config();
-  learner::Learner learner(config, test::tiny_weights(config), test::options(config::ComputeDType::f32), *world);
+  learner::Learner learner(config, test::tiny_weights(config), test::options(learner::ComputeDType::f32), *world);
   types::MicroBatch batch = batch_of_rows();
   batch.replay = types::RouteReplay::sampler;
   batch.sampler_routes = foreign_routes(batch.num_tokens() - 1);

@@ -13,13 +13,13 @@ TEST_CASE("learning rates: follow their schedules") {
   CHECK(rate(0) == 0.5);
   CHECK(rate(3) == 2);
   CHECK(rate(100) == 2);
-  optim.lr_scheduler = config::LrScheduler::linear;
+  optim.lr_scheduler = learner::LrScheduler::linear;
   CHECK(rate(1) == 1);
   CHECK(rate(4) == 2);
   CHECK(rate(8) == 1);
   CHECK(rate(12) == 0);
   CHECK(rate(13) == 0);
-  optim.lr_scheduler = config::LrScheduler::cosine;
+  optim.lr_scheduler = learner::LrScheduler::cosine;
   CHECK(rate(4) == 2);
   CHECK(test::close(rate(6), 1 + std::sqrt(0.5), 0, 1e-12));
   CHECK(test::close(rate(12), 0, 1e-12, 0));

@@ -24,8 +24,8 @@ struct ShardWay {
 };
 
 std::vector<ShardWay> shard_ways() {
-  using config::ComputeDType;
-  using config::LearnerForward;
+  using learner::ComputeDType;
+  using learner::LearnerForward;
   std::vector<ShardWay> all;
   const auto add = [&](const std::string& name, ComputeDType compute) -> ShardWay& {
     ShardWay& way = all.emplace_back();
@@ -39,7 +39,7 @@ std::vector<ShardWay> shard_ways() {
   add("bf16, untied", ComputeDType::bf16).tied = false;
   add("bf16, biases", ComputeDType::bf16).qkv_bias = true;
   add("bf16, lm_head in fp32", ComputeDType::bf16).options.numerics.f32_lm_head = true;
-  add("muon", ComputeDType::bf16).options.optim.name = config::OptimName::muon;
+  add("muon", ComputeDType::bf16).options.optim.name = learner::OptimName::muon;
   add("fake_quant", ComputeDType::bf16).options.numerics.forward = LearnerForward::fake_quant;
   add("low_bit", ComputeDType::bf16).options.numerics.forward = LearnerForward::low_bit;
   ShardWay& bitwise = add("bitwise, untied", ComputeDType::bf16);
@@ -49,7 +49,7 @@ std::vector<ShardWay> shard_ways() {
   add("experts, fake_quant", ComputeDType::bf16).has_experts = true;
   all.back().options.numerics.forward = LearnerForward::fake_quant;
   add("experts, muon", ComputeDType::bf16).has_experts = true;
-  all.back().options.optim.name = config::OptimName::muon;
+  all.back().options.optim.name = learner::OptimName::muon;
   return all;
 }
 

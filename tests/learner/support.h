@@ -243,16 +243,9 @@ inline double relative_difference(const Named& a, const Named& b, std::string& w
 }
 
 /// Returns AdamW without warm-up, and settings of Muon.
-inline learner::OptimizerOptions adamw(double lr = 1e-2) {
-  return {.lr = lr,
-          .betas = {0.9, 0.999},
-          .eps = 1e-8,
-          .weight_decay = 0.1,
-          .grad_clip = 1,
-          .muon = {.momentum = 0.95, .nesterov = true, .ns_steps = 5, .match_adamw_rms = true}};
-}
+inline learner::OptimizerOptions adamw(double lr = 1e-2) { return {.lr = lr, .lr_warmup_steps = 0}; }
 
-inline learner::LearnerOptions options(config::ComputeDType compute = config::ComputeDType::f32) {
+inline learner::LearnerOptions options(learner::ComputeDType compute = learner::ComputeDType::f32) {
   learner::LearnerOptions made;
   made.numerics.compute = compute;
   made.optim = adamw();

@@ -85,7 +85,7 @@ std::vector<Tensor> updated(const Way& way, dist::Collectives& world, bool shard
   const std::unique_ptr<RankTensors> ranks = make(parameters);
   parameters.refresh(*ranks);
   learner::OptimizerOptions optim = test::adamw();
-  if (options.muon) optim.name = config::OptimName::muon;
+  if (options.muon) optim.name = learner::OptimName::muon;
   for (int update = 0; update < 2; ++update) {
     parameters.flat().gradients.copy_(
         torch::arange(parameters.layout().all().count, torch::kFloat32).mul(0.37 * (update + 1)).sin());

@@ -117,7 +117,7 @@ TEST_CASE("command fault: an error of its row only, and a fresh worker judges th
   for (const char* mode : {"moves", "joins", "stops"}) check(mode, "timeout");
   check("segfault", "crashed");
   check("closes", "crashed");
-  check("memory", "crashed", [](tasks::CommandOptions& reward) { reward.memory_bytes = std::int64_t{400} << 20; });
+  check("memory", "crashed", [](tasks::CommandOptions& reward) { reward.memory_mb = 400; });
   for (const char* mode : {"garbage", "long", "unknown", "twice", "nan", "infinite", "name", "text", "deep", "deep id",
                            "deep score", "key twice", "no integer", "huge"})
     check(mode, "protocol");
@@ -149,7 +149,7 @@ TEST_CASE("command: rows in flight beside one that kills its worker are judged")
 
 TEST_CASE("on_error wrong: scores a failed response 0, and keeps it") {
   const std::vector<tasks::Verdict> seen =
-      judge_with("segfault", [](tasks::CommandOptions& reward) { reward.on_error = config::OnVerifierError::wrong; });
+      judge_with("segfault", [](tasks::CommandOptions& reward) { reward.on_error = tasks::OnVerifierError::wrong; });
   CHECK(seen[1].verifier_error);
   CHECK_FALSE(seen[1].dropped);
   CHECK(seen[1].scores == std::vector<double>{0});

@@ -104,14 +104,14 @@ TEST_CASE("command scores: names, order and weights come from the ready line, re
   CHECK(verdict.detail == "so");
   CHECK(verdict.extracted == "7");
   command.options.command.weights = {{"length", -2}, {"z", 3}};
-  command.options.command.correct_at = {0.25, true};
+  command.options.command.correct_at = 0.25;
   const auto changed = command.make();
   CHECK(changed->score_weights(command.options.weights) == std::vector<double>{3, 0.5, -2});
   CHECK(test::judge_all(*changed, {"x"}).front().outcome == tasks::Outcome::correct);
 }
 
 TEST_CASE("command outcome: without one, a score named correct or acc gives it, after reward.correct_at") {
-  const auto verdict_of = [](const std::string& ready, const std::string& answer, tasks::CorrectAt at = {1, false}) {
+  const auto verdict_of = [](const std::string& ready, const std::string& answer, double at = 1) {
     PythonCommand command(program(ready, answer));
     command.options.command.correct_at = at;
     return test::judge_all(*command.make(), {"x"}).front();
@@ -127,7 +127,7 @@ TEST_CASE("command outcome: without one, a score named correct or acc gives it, 
   CHECK((unsaid.outcome == tasks::Outcome::correct && !unsaid.has_outcome));
   const tasks::Verdict graded = verdict_of(kOne, R"({"score": 0.9})");
   CHECK((graded.outcome == tasks::Outcome::wrong && !graded.has_outcome));
-  const tasks::Verdict given = verdict_of(with_acc, R"({"scores": {"score": 0.5, "acc": False}})", {0.5, true});
+  const tasks::Verdict given = verdict_of(with_acc, R"({"scores": {"score": 0.5, "acc": False}})", 0.5);
   CHECK((given.outcome == tasks::Outcome::correct && given.has_outcome));
   CHECK(verdict_of(kOne, R"({"score": 0, "outcome": "wrong"})").has_outcome);
 }
@@ -147,7 +147,7 @@ TEST_CASE("command rows group: receives all of a group's responses together, in 
     PythonCommand command(program(asks ? R"({"scores": ["s"], "rows": "group"})" : kOne,
                                   R"({"answers": [{"score": i + len(row["samples"]) / 10}
                                      for i, sample in enumerate(row["samples"])]})"));
-    if (!asks) command.options.command.rows = config::RewardRows::group;
+    if (!asks) command.options.command.rows = tasks::RewardRows::group;
     const auto verifier = command.make();
     const auto gold = verifier->prepare({"7"});
     std::vector<tasks::Sample> samples;
@@ -203,7 +203,7 @@ for line in sys.stdin:
 TEST_CASE("reward.after: each row has the built-in verifier's verdict, which also checks gold answers") {
   PythonCommand command(
       program(kOne, R"({"score": row["verdict"]["score"] + 0.5, "extracted": row["verdict"]["extracted"]})"));
-  command.options.command.after = "math";
+  command.options.command.after = command.options.known.select("math");
   const auto verifier = command.make();
   const auto gold = verifier->prepare({"1/2"});
   const tasks::Sample samples[] = {{"\\boxed{0.5}", gold.get()}, {"\\boxed{3}", gold.get()}};

@@ -76,8 +76,9 @@ class Game {
     options.argv = {"python3", "game.py"};
     options.folder = dir_.path().string();
     options.workers = 1;
-    options.limits = {sessions, 2, 30};
-    options.hello = {0, "", "chat", "tool", 8, sessions};
+    options.sessions = sessions;
+    options.timeout_s = 2;
+    options.setup_timeout_s = 30;
   }
   std::filesystem::path file(const std::string& name) const { return dir_ / name; }
 
@@ -204,7 +205,7 @@ TEST_CASE("environment: a conversation whose worker died is played again, and fa
 
 TEST_CASE("environment: a start has its own time limit, and no process is left") {
   Game game;
-  game.options.limits.setup_timeout_s = 5;
+  game.options.setup_timeout_s = 5;
   {
     tasks::Environment environment(game.options);
     CHECK(play(environment, {{}, {"a", "done"}})[0] == std::vector<std::string>{"timeout"});
@@ -240,17 +241,17 @@ TEST_CASE("environment: a ready line that says what cannot be is refused by name
     CHECK(code == 2);
   }
   Game game(R"({"ready": {"tools": [{"type": "function", "function": {"name": "f"}}]}})");
-  game.options.hello.max_turns = 1;
+  game.options.max_turns = 1;
   CHECK_THAT(test::error_of([&] { tasks::Environment(game.options).start(); }).first,
              Catch::Contains("environment.max_turns"));
-  game.options.hello.max_turns = 2;
-  game.options.hello.role = "user";
+  game.options.max_turns = 2;
+  game.options.role = tasks::ObservationRole::user;
   CHECK_THAT(test::error_of([&] { tasks::Environment(game.options).start(); }).first, Catch::Contains("role tool"));
 }
 
 TEST_CASE("environment: scores without a number are errors, and on_error wrong scores 0") {
   Game game;
-  game.options.on_error = config::OnVerifierError::wrong;
+  game.options.on_error = tasks::OnVerifierError::wrong;
   tasks::Environment environment(game.options);
   environment.start();
   CHECK(environment.verdict({2}, "{}").scores == std::vector<double>{2});

@@ -16,9 +16,6 @@ inline tasks::VerifierOptions options_with(const std::string& verifier) {
   options.known = tasks::verifiers();
   options.word = verifier;
   options.weights.correct = 1;
-  options.command.timeout_s = 10;
-  options.command.start_timeout_s = 60;
-  options.command.correct_at.score = 1;
   return options;
 }
 

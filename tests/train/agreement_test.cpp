@@ -16,9 +16,9 @@ using namespace qrl;
 namespace {
 
 /// Returns the mean |difference| of log-probs, the learner's against the decoder's, over random tokens.
-double gap(config::LearnerForward forward, quant::Format format, quant::KvFormat kv = quant::KvFormat::f32) {
+double gap(learner::LearnerForward forward, quant::Format format, quant::KvFormat kv = quant::KvFormat::f32) {
   model::ModelConfig config = test::tiny_config();
-  learner::LearnerOptions options = test::options(config::ComputeDType::bf16);
+  learner::LearnerOptions options = test::options(learner::ComputeDType::bf16);
   options.numerics.forward = forward;
   options.numerics.kv_format = kv;
   decoder::ForcedLayout layout;
@@ -86,8 +86,8 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
     config.moe_intermediate_size = one.rotation.block;
   }
   const bool is_f32 = one.weights == quant::Format::f32;
-  learner::LearnerOptions options = test::options(is_f32 ? config::ComputeDType::f32 : config::ComputeDType::bf16);
-  options.numerics.forward = config::LearnerForward::low_bit;
+  learner::LearnerOptions options = test::options(is_f32 ? learner::ComputeDType::f32 : learner::ComputeDType::bf16);
+  options.numerics.forward = learner::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   options.numerics.kv_format = one.kv;
   options.num_threads = layout.sampler.num_threads = num_threads;
@@ -162,7 +162,7 @@ BitwiseLayout short_pages() {
 }  // namespace
 
 TEST_CASE("learner on the sampler's tensors: log-probs equal the sampler's, except codes near a tie") {
-  using config::LearnerForward;
+  using learner::LearnerForward;
   // Sums of another order move a value across a rounding boundary now and then: rarely in bf16, a code in int8.
   CHECK(gap(LearnerForward::low_bit, quant::Format::bf16) < 1e-5);
   const double low_bit = gap(LearnerForward::low_bit, quant::Format::int8);
@@ -354,7 +354,7 @@ TEST_CASE("bitwise: gradients equal those of packed attention, within the roundi
   const auto gradients = [](bool bitwise, quant::KvFormat kv) {
     const model::ModelConfig config = test::tiny_config();
     learner::LearnerOptions options = test::options();
-    options.numerics.forward = config::LearnerForward::low_bit;
+    options.numerics.forward = learner::LearnerForward::low_bit;
     options.numerics.bitwise = bitwise;
     options.numerics.kv_format = kv;
     const auto world = dist::make_solo();

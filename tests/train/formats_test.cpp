@@ -97,7 +97,7 @@ TEST_CASE("int4: words for groups and scales, become the format and the rule") {
   }
   const auto plain = recipe_of({"quant.rollout.weights=int4"});
   REQUIRE(plain);
-  CHECK(plain->quant.group_size == config::GroupSize::inputs128);
+  CHECK(plain->quant.group_size == train::GroupSize::inputs128);
   CHECK(train::snapshot_formats(plain->quant).scale_rule == quant::ScaleRule::largest);
   CHECK_FALSE(recipe_of({"quant.rollout.weights=int8", "quant.rollout.group_size=64"}));
   CHECK_FALSE(recipe_of({"quant.rollout.weights=int8", "quant.rollout.scales=largest"}));

@@ -113,6 +113,6 @@ TEST_CASE("gap limit: a gap above the limit, or NaN, ends the run or warns as co
       CHECK(std::string(error.what()).find("gap_limit.k3_kl = 0.1") != std::string::npos);
     }
   }
-  recipe.gap_action = config::GapAction::warn;
+  recipe.gap_action = train::GapAction::warn;
   for (const double k3 : {0.2, nan}) CHECK_NOTHROW(check(k3));
 }

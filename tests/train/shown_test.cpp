@@ -104,11 +104,11 @@ TEST_CASE("large gap: reported with remedies, bitwise mode first, without those 
   CHECK(says(advice(recipe),
              "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0, or set "
              "quant.rollout.rotation: hadamard, or use a quant.rollout.weights"));
-  recipe.quant.rotation = config::RotationKind::hadamard;
+  recipe.quant.rotation = train::RotationKind::hadamard;
   CHECK_FALSE(advice(recipe).find("quant.rollout.rotation") != std::string::npos);
   recipe.rollout.bitwise = true;
   CHECK_FALSE(advice(recipe).find("rollout.bitwise") != std::string::npos);
-  recipe.quant.weights = config::WeightFormat::bf16;
+  recipe.quant.weights = train::WeightFormat::bf16;
   CHECK_FALSE(advice(recipe).find("more bits") != std::string::npos);
   CHECK(says(advice(recipe), "lower optim.lr"));
 }

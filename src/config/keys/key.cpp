@@ -114,6 +114,11 @@ Key& Keys::insert(std::size_t place, Key key) {
 
 Key& Keys::add(Key key) { return insert(all_.size(), std::move(key)); }
 
+Key& Keys::add_behind(std::string_view other, Key key) {
+  const auto place = std::ranges::find(all_, other, &Key::name) - all_.begin();
+  return insert(static_cast<std::size_t>(place + 1), std::move(key));
+}
+
 Key& Keys::add_to_section(Key key) {
   const std::string section = key.name.substr(0, key.name.rfind('.') + 1);
   const auto last =

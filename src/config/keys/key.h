@@ -104,8 +104,9 @@ class Keys {
  public:
   /// Shows what errors about whole recipes give as examples.
   struct Examples {
-    std::string sections;  ///< "model, data"
-    std::string setting;   ///< KEY=VALUE
+    std::string sections;    ///< "model, data"
+    std::string setting;     ///< KEY=VALUE
+    std::string json_lines;  ///< advice for a file of JSON lines
   };
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
@@ -115,6 +116,8 @@ class Keys {
   const std::vector<std::string>& names() const { return names_; }
   const Examples& examples() const { return examples_; }
   const Key* find(std::string_view name) const;
+  /// Returns an existing key, for conditions that the part with its row does not know.
+  Key& at(std::string_view name);
   bool is_section(std::string_view name) const;
 
   virtual const Recipe& defaults() const = 0;
@@ -126,10 +129,10 @@ class Keys {
   Key& add(Key key);
   /// Adds a key behind the last one of its section.
   Key& add_to_section(Key key);
+  /// Adds a key behind `other`.
+  Key& add_behind(std::string_view other, Key key);
 
  protected:
-  /// Returns an existing key, for conditions that the part with its row does not know.
-  Key& at(std::string_view name);
   explicit Keys(Examples examples) : examples_(std::move(examples)) {}
   ~Keys() = default;
 

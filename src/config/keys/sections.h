@@ -32,9 +32,9 @@ class Access {
   std::function<M&(Recipe&)> reach_;
 };
 
-/// Adds a key whose member is a T, or an optional T. If `unset` is given, an empty text prints as null.
+/// Makes a key whose member is a T, or an optional T. If `unset` is given, an empty text or 0 prints as null.
 template <class Member, class T>
-Key& add_key(Keys& keys, std::string name, const Access<Member>& member, const Type<T>& type, std::string meaning,
+Key make_key(Keys& keys, std::string name, const Access<Member>& member, const Type<T>& type, std::string meaning,
              std::string unset = {}) {
   constexpr bool kPlain = std::is_same_v<Member, T>;
   static_assert(kPlain || std::is_same_v<Member, std::optional<T>>);
@@ -44,8 +44,8 @@ Key& add_key(Keys& keys, std::string name, const Access<Member>& member, const T
   key.equal = [member](const Recipe& one, const Recipe& other) { return member(one) == member(other); };
   key.print = [member, print = type.print, unset_if_empty = !key.unset.empty()](const Recipe& recipe) -> std::string {
     if constexpr (!kPlain) return member(recipe) ? print(*member(recipe)) : "null";
-    else if constexpr (!std::is_same_v<T, std::string>) return print(member(recipe));
-    else return unset_if_empty && member(recipe).empty() ? "null" : print(member(recipe));
+    else if constexpr (!std::is_same_v<T, std::string> && !std::is_arithmetic_v<T>) return print(member(recipe));
+    else return unset_if_empty && member(recipe) == T{} ? "null" : print(member(recipe));
   };
   if constexpr (requires(Member value) { value.is_auto; }) {
     key.fill = [member](Recipe& recipe) { member(recipe).is_auto = false; };  // the recipe then states the value
@@ -57,7 +57,7 @@ Key& add_key(Keys& keys, std::string name, const Access<Member>& member, const T
       };
     }
   }
-  return keys.add(std::move(key));
+  return key;
 }
 
 /// Adds the keys of a section to `keys`. Struct S has the keys' values.
@@ -72,10 +72,12 @@ class Section {
   template <class Member, class T>
   Key& add(OnResume on_resume, const std::string& name, Member S::*member, const Type<T>& type, std::string meaning,
            std::string unset = {}) {
-    Key& added = add_key(keys_, name_ + "." + name, access_.at(member), type, std::move(meaning), std::move(unset));
-    added.on_resume = on_resume;
-    added.condition = condition_;
-    return added;
+    Key key = make_key(keys_, name_ + "." + name, access_.at(member), type, std::move(meaning), std::move(unset));
+    key.on_resume = on_resume;
+    key.condition = condition_;
+    if (behind_.empty()) return keys_.add(std::move(key));
+    const std::string other = std::exchange(behind_, key.name);
+    return keys_.add_behind(other, std::move(key));
   }
   template <class Member>
   Key& add(OnResume on_resume, const std::string& name, Member S::*member, std::string meaning,
@@ -90,6 +92,20 @@ class Section {
   Section<Inner> inner(const std::string& name, Inner S::*member) const {
     return {keys_, name_ + "." + name, access_.at(member)};
   }
+  /// Puts the keys added after this call behind `key`.
+  Section& behind(std::string key) {
+    behind_ = std::move(key);
+    return *this;
+  }
+  /// Returns the section for the keys of a base of S, with the condition that keys have now.
+  template <class Base>
+  requires std::derived_from<S, Base> Section<Base> of()
+  const {
+    Section<Base> section(keys_, name_,
+                          Access<Base>([access = access_](Recipe& recipe) -> Base& { return access(recipe); }));
+    section.only_with(condition_);
+    return section;
+  }
   const std::string& name() const { return name_; }
   const Access<S>& access() const { return access_; }
   Keys& keys() const { return keys_; }
@@ -99,6 +115,7 @@ class Section {
   std::string name_;
   Access<S> access_;
   Condition condition_ = {};
+  std::string behind_;  ///< the key that the next one follows; "": the last one
 };
 
 /// Restricts `key` to the options that declare the param `name`, or list it in `uses`. The key `selector` selects the

@@ -36,8 +36,9 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++num_documents_ == 1) return;
     const bool is_jsonl = source_.has_lines && text_.starts_with('{') && text_.find("\n---") == std::string_view::npos;
-    errors_.add(source_.at(mark.line + 1), "one document", is_jsonl ? "JSON lines" : "a second document",
-                is_jsonl ? "name the file in data.train_files" : "delete it or move it to its own file");
+    errors_.add(
+        source_.at(mark.line + 1), "one document", is_jsonl ? "JSON lines" : "a second document",
+        is_jsonl && !source_.if_json_lines.empty() ? source_.if_json_lines : "delete it or move it to its own file");
     throw Stop{};
   }
   void OnDocumentEnd() override {}

@@ -38,9 +38,10 @@ struct YamlNode {
 
 /// Names a text's source for messages.
 struct YamlSource {
-  std::string name;                      ///< a file, or "--set optim.lr"
+  std::string name;                      ///< a file, or "--set KEY"
   bool has_lines = true;                 ///< false: messages state no line
   std::filesystem::path directory = {};  ///< folder for relative paths; empty: the working directory
+  std::string if_json_lines = {};        ///< advice for a file of JSON lines; "": that for several documents
   std::string at(int line) const { return has_lines ? name + ":" + std::to_string(line) : name; }
 };
 

@@ -85,8 +85,7 @@ Tensor device_quantized_linear(const Tensor& x, const Weight& master, const Devi
   Tensor y = padded.narrow(1, 0, layer.form->out);
   if (layer.compute == torch::kFloat32) y = y.to(torch::kFloat32);  // makes y's gradient fp32
   if (beside.add_to_output && needs_output) beside.add_to_output(y);
-  const bool in_fp8 =
-      layer.backward == config::LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
+  const bool in_fp8 = layer.backward == LearnerBackward::fp8_e4m3 && layer.form->format == quant::Format::fp8_block128;
   if (!master.gradient.defined()) {
     return differentiable({x}, {y}, [layer, in_fp8, more = beside.input_gradient](const TensorList& d) {
       const Tensor share = more ? more(d[0]) : Tensor();

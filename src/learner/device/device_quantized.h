@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "config/words.h"
 #include "learner/device/torch_linear.h"
+#include "learner/options.h"
 #include "learner/tensors/autograd.h"
 #include "model/device_weights.h"
 #include "ops/linear.h"
@@ -17,8 +17,8 @@ struct DeviceLayer {
   model::DeviceWeights* weights = nullptr;
   std::string matrix;  ///< matrix name in DeviceWeights
   const ops::PackedLinear* form = nullptr;
-  torch::ScalarType compute = torch::kBFloat16;                             ///< dtype of the backward pass's operands
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;  ///< fp8_e4m3: only in fp8_block128 layers
+  torch::ScalarType compute = torch::kBFloat16;             ///< dtype of the backward pass's operands
+  LearnerBackward backward = LearnerBackward::model_dtype;  ///< fp8_e4m3: only in fp8_block128 layers
 };
 
 /// Computes y = X̂ · Ŵᵀ, [N, out], like quantized_linear with low_bit, but uses the decoder's matmul and adds no bias.

@@ -3,7 +3,7 @@
 namespace qrl::learner {
 
 ForwardNumerics forward_numerics(const Numerics& numerics) {
-  const auto compute = numerics.compute == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
+  const auto compute = numerics.compute == ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
   ForwardNumerics made;
   made.compute = made.between = made.attention = compute;
   made.lm_head = numerics.f32_lm_head ? torch::kFloat32 : compute;

@@ -64,7 +64,7 @@ class TorchEngine : public ForwardEngine {
     how.torch_ops = true;
     how.kernels = place_.kernels;
     how.staging_bytes = place_.staging_bytes;
-    how.fake_quant = numerics().forward == config::LearnerForward::fake_quant;
+    how.fake_quant = numerics().forward == LearnerForward::fake_quant;
     how.reads_layers = !numerics().low_bit();
     how.reads_tables = how.reads_layers || numerics().own_lm_head;
     how.packs_head = false;
@@ -171,7 +171,7 @@ class SampledEngine final : public TorchEngine {
 void check_torch_engine(const model::ModelConfig& config, const LearnerOptions& options) {
   QRL_REQUIRE(!config.has_experts(), "trainer.device cuda", "a dense model",
               std::to_string(config.num_experts) + " experts", "use trainer.device cpu");
-  QRL_REQUIRE(options.numerics.backward != config::LearnerBackward::int8, "trainer.device cuda",
+  QRL_REQUIRE(options.numerics.backward != LearnerBackward::int8, "trainer.device cuda",
               "quant.learner.backward model_dtype or fp8_e4m3", "int8", "use trainer.device cpu");
 }
 
@@ -185,7 +185,7 @@ std::unique_ptr<ForwardEngine> make_torch_engine(const model::ModelConfig& confi
                                                  const TorchPlace& place) {
   check_torch_engine(config, options);
   if (place.kernels != nullptr) require_gpu_kernels(config);
-  const bool low_bit = options.numerics.forward == config::LearnerForward::low_bit;
+  const bool low_bit = options.numerics.forward == LearnerForward::low_bit;
   if (options.numerics.bitwise && low_bit) return std::make_unique<SampledEngine>(config, options, place);
   return std::make_unique<TorchEngine>(config, options, place);
 }

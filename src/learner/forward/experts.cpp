@@ -14,7 +14,7 @@ constexpr std::int64_t kRowsAtLeast = 16;
 
 /// Returns settings of the router's matmul, which uses the sampler's op even with fake_quant.
 Quantized router_of(const Linear& router, const ForwardNumerics& numerics) {
-  return {router.quantized, true, numerics.compute, config::LearnerBackward::model_dtype};
+  return {router.quantized, true, numerics.compute, LearnerBackward::model_dtype};
 }
 Quantized quantized_of(const Linear& linear, const ForwardNumerics& numerics) {
   return {linear.quantized, numerics.low_bit(), numerics.compute, numerics.backward};

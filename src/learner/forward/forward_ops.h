@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/error.h"
-#include "config/words.h"
 #include "learner/forward/policy_weights.h"
+#include "learner/options.h"
 #include "model/config.h"
 #include "quant/kv_format.h"
 
@@ -17,13 +17,13 @@ struct ForwardNumerics {
   bool own_lm_head = false;  ///< if set, every `forward` mode uses the learner's lm_head, never the snapshot's
   torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
-  config::LearnerForward forward = config::LearnerForward::bf16;
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
+  LearnerForward forward = LearnerForward::bf16;
+  LearnerBackward backward = LearnerBackward::model_dtype;
   bool bitwise = false;
   quant::KvFormat kv_format = quant::KvFormat::int8;
 
-  bool quantized() const { return forward != config::LearnerForward::bf16; }
-  bool low_bit() const { return forward == config::LearnerForward::low_bit; }
+  bool quantized() const { return forward != LearnerForward::bf16; }
+  bool low_bit() const { return forward == LearnerForward::low_bit; }
 };
 inline Heads heads_of(const model::ModelConfig& config) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,     config.rms_norm_eps,

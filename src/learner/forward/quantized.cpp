@@ -10,8 +10,6 @@
 
 namespace qrl::learner {
 
-using config::LearnerBackward;
-
 namespace {
 
 constexpr quant::Format kFp8 = quant::Format::fp8_block128;

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "config/words.h"
 #include "learner/forward/policy_weights.h"
+#include "learner/options.h"
 #include "model/snapshot.h"
 #include "ops/linear.h"
 
@@ -24,7 +24,7 @@ struct Quantized {
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of fake_quant's matmuls and of every backward pass
   /// Format of the backward pass's products. int8 applies to int8 layers, fp8_e4m3 to fp8_block128 layers. Other layers
   /// multiply in `compute`.
-  config::LearnerBackward backward = config::LearnerBackward::model_dtype;
+  LearnerBackward backward = LearnerBackward::model_dtype;
 };
 
 /// Computes y = X̂ · Ŵᵀ (+ the packed bias), fp32 [N, out]. X̂ is x, fp32 [N, in], quantized as in sampling. Ŵ are the

@@ -14,7 +14,7 @@ std::vector<std::string> policy_metric_names(const LossOptions& loss) {
   batch.sampler_logprobs = batch.reference_logprobs = batch.old_logprobs = {-1.0F, -1.0F};
   batch.advantages = {1.0F, -1.0F};
   batch.old_entropy = {1.0F, 1.0F};
-  if (loss.algorithm.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
+  if (loss.has_teacher) batch.teacher_logprobs = {-1.0F, -1.0F};
   LossOptions named = loss;  // gets the selection that prepare_mini_batch would set
   named.at_sampling_weights = true;
   named.selection.is_set = needs_old_entropy(loss);

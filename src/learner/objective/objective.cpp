@@ -23,23 +23,24 @@ ObjectiveSettings objective_settings(const LossOptions& options) {
   settings.loss = options.loss;
   settings.method = options.method;
   SurrogateSettings& surrogate = settings.surrogate;
-  surrogate.clip = {algorithm.clip_ratio_low, algorithm.clip_ratio_high};
-  if (algorithm.clip_ratio_c != 0) surrogate.dual_clip = algorithm.clip_ratio_c;
-  surrogate.token_form = options.method->level == CorrectionLevel::token ||
-                         correction.rejection.level == config::RsLevel::token || selects_by_mini_batch(algorithm);
+  surrogate.clip = {algorithm.clip_ratio_low.value_or(0), algorithm.clip_ratio_high.value_or(0)};  // null: no bound
+  if (algorithm.clip_ratio_c.value_or(0) != 0) surrogate.dual_clip = algorithm.clip_ratio_c;
+  surrogate.token_form = options.method->level == CorrectionLevel::token || correction.rs == RsLevel::token ||
+                         selects_by_mini_batch(algorithm);
   surrogate.moved_only = algorithm.bound_moved_only;
   if (options.loss->read_own != nullptr) options.loss->read_own(options.own, surrogate);
 
-  settings.correction.threshold = correction.threshold;
-  settings.correction.threshold_low = correction.threshold_low;
+  settings.correction.threshold = correction.threshold.value_or(0);
+  settings.correction.threshold_low = correction.threshold_low.value_or(0);
   settings.correction.blend = options.blend;
   if (options.method->read_own != nullptr) options.method->read_own(options.own, settings.correction);
   settings.weight_scale = options.weight_scale;
-  settings.rejection = correction.rejection;
+  settings.rejection = {correction.rs, correction.rs_stat, correction.rs_threshold.value_or(0),
+                        correction.rs_threshold_low.value_or(0), correction.token_veto_threshold.value_or(0)};
   settings.selection = {algorithm.off_policy_mask_threshold, options.selection};
   settings.behaviour_in_ratio = correction.behaviour_in_ratio;
   settings.is_first_update = options.at_sampling_weights;
-  settings.loss_agg_mode = algorithm.loss_agg_mode;
+  settings.loss_agg_mode = algorithm.loss_agg_mode.value();
   settings.kl_loss_coef = algorithm.kl_loss_coef;
   settings.kl = options.kl;
   QRL_INVARIANT(options.kl != nullptr || algorithm.kl_loss_coef == 0, "loss options", "a KL estimator", "none");
@@ -79,22 +80,22 @@ Objective objective(const ObjectiveTokens& tokens, const ObjectiveSettings& sett
   return terms;
 }
 
-torch::Tensor token_shares(config::LossAggMode mode, const Sequences& sequences, const Denominators& denominators) {
+torch::Tensor token_shares(LossAggMode mode, const Sequences& sequences, const Denominators& denominators) {
   QRL_INVARIANT(denominators.tokens > 0 && denominators.sequences > 0, "loss aggregation", "tokens in the loss",
                 std::to_string(denominators.tokens));
   const auto num_sequences = static_cast<double>(denominators.sequences);
   const auto all = [&](double share) { return torch::full({sequences.num_tokens()}, share, torch::kFloat64); };
   switch (mode) {
-    case config::LossAggMode::token_mean:
+    case LossAggMode::token_mean:
       return all(1 / static_cast<double>(denominators.tokens));
-    case config::LossAggMode::token_sum:
+    case LossAggMode::token_sum:
       return all(1);
-    case config::LossAggMode::seq_mean_token_sum:
+    case LossAggMode::seq_mean_token_sum:
       return all(1 / num_sequences);
-    case config::LossAggMode::seq_mean_token_sum_norm:
+    case LossAggMode::seq_mean_token_sum_norm:
       QRL_INVARIANT(denominators.max_response_length > 0, "seq-mean-token-sum-norm", "data.max_response_length", "0");
       return all(1 / (num_sequences * static_cast<double>(denominators.max_response_length)));
-    case config::LossAggMode::seq_mean_token_mean:
+    case LossAggMode::seq_mean_token_mean:
       break;
   }
   return 1 / (sequences.on_tokens(sequences.lengths()) * num_sequences);

@@ -3,11 +3,11 @@
 #include <cstdint>
 
 #include "config/option.h"
-#include "config/words.h"
 #include "learner/objective/corrections.h"
 #include "learner/objective/policy_losses.h"
 #include "learner/objective/selection.h"
 #include "learner/objective/tokens.h"
+#include "learner/options.h"
 #include "learner/tensors/torch.h"
 
 namespace qrl::learner {
@@ -42,7 +42,7 @@ struct Denominators {
 ///   seq-mean-token-sum        mean over sequences of Σ_t x
 ///   seq-mean-token-mean       mean over sequences of mean_t x     (GRPO, eq. 3)
 ///   seq-mean-token-sum-norm   mean over sequences of Σ_t x / max_response_length   (Dr. GRPO)
-torch::Tensor token_shares(config::LossAggMode mode, const Sequences& sequences, const Denominators& denominators);
+torch::Tensor token_shares(LossAggMode mode, const Sequences& sequences, const Denominators& denominators);
 
 struct ObjectiveSettings {
   const PolicyLoss* loss = nullptr;
@@ -54,7 +54,7 @@ struct ObjectiveSettings {
   SelectionSettings selection;
   bool behaviour_in_ratio = false;
   bool is_first_update = false;  ///< whether the weights are those that sampled
-  config::LossAggMode loss_agg_mode = config::LossAggMode::seq_mean_token_mean;
+  LossAggMode loss_agg_mode = LossAggMode::seq_mean_token_mean;
   double kl_loss_coef = 0;
   const KlEstimator* kl = nullptr;
   double entropy_coef = 0;

@@ -40,6 +40,14 @@ bool selects_by_mini_batch(const AlgorithmOptions& algorithm);
 TokenSelection selection_of_mini_batch(std::span<const types::MicroBatch* const> batches,
                                        const AlgorithmOptions& algorithm, dist::Collectives& world);
 
+/// Holds the settings of rejection sampling (CorrectionOptions), with defaults filled in.
+struct RejectionSettings {
+  RsLevel level = RsLevel::none;
+  RsStat stat = RsStat::k1;
+  double threshold = 0, threshold_low = 0;  ///< k1: bounds of exp(statistic); k2, k3: `threshold` bounds the statistic
+  double veto = 0;                          ///< sequences with any ρ_t below this are rejected; 0: off
+};
+
 struct Kept {
   torch::Tensor tokens;  ///< [M]: tokens not rejected; undefined if rejection is off
   torch::Tensor vetoed;  ///< [S]: sequences that the veto rejected; undefined without a veto

@@ -71,11 +71,11 @@ int load_cuda_library(int number) {
   return device;
 }
 
-double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype) {
+double measure_gpu_matmul_flops_per_s(ComputeDType dtype) {
   const c10::DeviceIndex device = at::accelerator::getDeviceIndex();
   constexpr std::int64_t kSize = 8192;
   constexpr int kRounds = 10;
-  const auto type = dtype == config::ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
+  const auto type = dtype == ComputeDType::bf16 ? torch::kBFloat16 : torch::kFloat32;
   const torch::Tensor x = torch::randn({kSize, kSize}, torch::TensorOptions().device(torch::kCUDA)).to(type);
   double best_s = 0;
   for (int round = 0; round < kRounds; ++round) {

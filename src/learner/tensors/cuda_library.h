@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "config/words.h"
 #include "dist/collectives.h"
+#include "learner/options.h"
 
 namespace qrl::learner {
 
@@ -19,7 +19,7 @@ void prefer_expandable_segments();
 int load_cuda_library(int number);
 
 /// Measures LibTorch's matmul of two 8192 × 8192 matrices: an upper bound of a learner's speed.
-double measure_gpu_matmul_flops_per_s(config::ComputeDType dtype);
+double measure_gpu_matmul_flops_per_s(ComputeDType dtype);
 
 std::int64_t gpu_bytes_in_tensors(int device_number);
 /// Returns the GPU memory that is not free, whoever uses it.

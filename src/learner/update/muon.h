@@ -24,7 +24,7 @@ struct MuonMatrix {
 struct MuonStep {
   double lr = 0, weight_decay = 0;
   double gradient_scale = 1;
-  MuonOptions settings;
+  OptimizerOptions::Muon settings;
 };
 
 /// Updates each matrix: m ← momentum·m + g; O = newton_schulz(nesterov ? g + momentum·m : m); w ← w·(1 −

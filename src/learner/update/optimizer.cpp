@@ -256,7 +256,7 @@ void take_step(Parameters& parameters, const OptimizerOptions& optim, const Opti
   const std::unique_ptr<RankTensors> alone = ranks_through_host(*solo);
   const MuonStep muon{step.lr, optim.weight_decay, step.gradient_scale, optim.muon};
   for (const GradientRange& turn : turns(parameters, ranks)) {
-    if (optim.name == config::OptimName::muon)
+    if (optim.name == OptimName::muon)
       muon_step(muon_matrices(parameters, turn), muon, layout.is_sharded() ? *alone : ranks);
     for (const AdamwSegment& segment : layout.adamw_segments(turn)) adamw(parameters, segment, optim, step);
     parameters.begin_refresh(turn, ranks, parameters.options().kernels != nullptr);
@@ -271,7 +271,7 @@ void clear_gradients(Parameters& parameters) {
 
 Optimizer::Optimizer(const OptimizerOptions& options, std::int64_t total_updates)
     : options_(options), total_updates_(total_updates) {
-  QRL_REQUIRE(options.lr_scheduler == config::LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
+  QRL_REQUIRE(options.lr_scheduler == LrScheduler::constant || total_updates > 0, "optim.lr_scheduler",
               "a number of updates above 0 for a linear or cosine schedule", std::to_string(total_updates));
 }
 
@@ -299,11 +299,11 @@ double learning_rate(const OptimizerOptions& optim, std::int64_t num_updates, st
   const double span = static_cast<double>(std::max<std::int64_t>(total_updates - warmup, 1));
   const double x = std::min(static_cast<double>(num_updates - warmup) / span, 1.0);
   switch (optim.lr_scheduler) {
-    case config::LrScheduler::constant:
+    case LrScheduler::constant:
       return optim.lr;
-    case config::LrScheduler::linear:
+    case LrScheduler::linear:
       return optim.lr * (1 - x);
-    case config::LrScheduler::cosine:
+    case LrScheduler::cosine:
       break;
   }
   return optim.lr * (1 + std::cos(std::numbers::pi * x)) / 2;

@@ -11,7 +11,7 @@ namespace {
 
 ParameterOptions with_options(ParameterOptions how, const LearnerOptions& options, const dist::Collectives& world) {
   how.trainable = options.trainable;
-  how.muon = options.optim.name == config::OptimName::muon;
+  how.muon = options.optim.name == OptimName::muon;
   how.lora = options.lora;
   if (options.shard_optimizer && options.trainable) {
     how.rank = world.rank();
@@ -34,8 +34,8 @@ std::unique_ptr<RankTensors> ranks_on(const torch::Device& device, dist::Collect
 model::WeightSource first_masters(const model::ModelConfig& config, const model::WeightSource& initial,
                                   const LearnerOptions& options) {
   if (!options.lora.enabled()) return initial;
-  QRL_INVARIANT(options.optim.name == config::OptimName::adamw && !options.shard_optimizer, "adapters",
-                "AdamW on every rank", "another optimizer, or shards");
+  QRL_INVARIANT(options.optim.name == OptimName::adamw && !options.shard_optimizer, "adapters", "AdamW on every rank",
+                "another optimizer, or shards");
   model::check_lora(config, options.lora);
   const bool is_given = options.lora_initial.has_value();
   const model::WeightSource adapters =

@@ -60,13 +60,14 @@ double score_of_outcome(const NamedScores& ready, const std::vector<double>& sco
 }
 
 /// Sets outcome and has_outcome; returns false for an invalid outcome.
-bool read_outcome(const json& answer, const NamedScores& ready, const CorrectAt& correct_at, Verdict& verdict) {
+bool read_outcome(const json& answer, const NamedScores& ready, double correct_at, Verdict& verdict) {
   const auto found = answer.find("outcome");
   if (found == answer.end() || found->is_null()) {
     const double own = score_of_outcome(ready, verdict.scores);
-    const bool has_own = !std::isnan(own) && !correct_at.is_given;
-    verdict.has_outcome = has_own || correct_at.is_given;
-    const bool correct = has_own ? own >= 1 : verdict.scores.front() >= correct_at.score;
+    const bool is_given = correct_at != kUsualCorrectAt;
+    const bool has_own = !std::isnan(own) && !is_given;
+    verdict.has_outcome = has_own || is_given;
+    const bool correct = has_own ? own >= 1 : verdict.scores.front() >= correct_at;
     verdict.outcome = correct ? Outcome::correct : Outcome::wrong;
     return true;
   }
@@ -230,7 +231,7 @@ void append_response(const Sample& sample, const CommandReady& ready, const Verd
 }
 
 std::optional<Verdict> verdict_of(const json& answer, const NamedScores& named, std::vector<double> scores,
-                                  const CorrectAt& correct_at) {
+                                  double correct_at) {
   Verdict verdict;
   verdict.scores = std::move(scores);
   const auto reason = read_text(answer, "reason"), extracted = read_text(answer, "extracted");
@@ -243,7 +244,7 @@ std::optional<Verdict> verdict_of(const json& answer, const NamedScores& named, 
   return verdict;
 }
 
-std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, const CorrectAt& correct_at) {
+std::optional<Verdict> read_answer(const json& answer, const CommandReady& ready, double correct_at) {
   if (!answer.is_object()) return std::nullopt;
   if (const auto error = answer.find("error"); error != answer.end())
     return error->is_string() ? std::optional(failed_verdict("error", error->get<std::string>())) : std::nullopt;

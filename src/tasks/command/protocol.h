@@ -67,7 +67,7 @@ bool read_scores(const nlohmann::json& answer, const NamedScores& named, std::ve
 
 /// Returns the verdict of an answer with these scores, like read_answer.
 std::optional<Verdict> verdict_of(const nlohmann::json& answer, const NamedScores& named, std::vector<double> scores,
-                                  const CorrectAt& correct_at);
+                                  double correct_at);
 
 /// Returns a verdict for a sample that could not be judged.
 Verdict failed_verdict(std::string_view reason, std::string detail);
@@ -75,7 +75,6 @@ Verdict failed_verdict(std::string_view reason, std::string detail);
 /// Returns an answer's verdict, with NaN for missing scores. Returns none if the protocol does not allow the answer.
 /// Sets verifier_error if the answer has an error or no score applies. The outcome is the answer's own, else what a
 /// given `correct_at` says of the first score, else a score named `correct` or `acc` (1 or more: correct).
-std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready,
-                                   const CorrectAt& correct_at);
+std::optional<Verdict> read_answer(const nlohmann::json& answer, const CommandReady& ready, double correct_at);
 
 }  // namespace qrl::tasks

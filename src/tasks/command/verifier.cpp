@@ -29,7 +29,7 @@ struct CommandGold final : types::Gold {
 
 CrewSettings settings_of(const CommandOptions& options) {
   CrewSettings settings =
-      crew_settings(kRewardSection, options.argv, options.folder, options.env, options.memory_bytes);
+      crew_settings(kRewardSection, options.argv, options.folder, options.env, options.memory_mb << 20);
   settings.num_workers = num_workers(options);
   if (settings.num_workers > base::num_threads())
     base::log_once("reward.workers", "reward.workers is " + std::to_string(settings.num_workers) +
@@ -159,7 +159,7 @@ const CommandReady& CommandVerifier::start(const Question* first) const {
   if (shows_log_) pool->show_log();
   if (!log_file_.empty()) pool->log_to(log_file_);
   ready_ = read_ready(pool->start());
-  is_group_ = options_.rows ? *options_.rows == config::RewardRows::group : ready_.takes_groups;
+  is_group_ = options_.rows ? *options_.rows == RewardRows::group : ready_.takes_groups;
   QRL_REQUIRE(!is_group_ || options_.in_flight == 1, "reward.in_flight", "1, because the program takes whole groups",
               std::to_string(options_.in_flight), "delete it");
   weights_ = chosen_weights(ready_, options_.weights);
@@ -212,7 +212,7 @@ void CommandVerifier::check_golds() const {
 
 Verdict CommandVerifier::without_scores(Verdict verdict) const {
   verdict.verifier_error = true;
-  verdict.dropped = options_.on_error == config::OnVerifierError::drop;
+  verdict.dropped = options_.on_error == OnVerifierError::drop;
   verdict.scores.assign(ready_.scores.size(), verdict.dropped ? std::numeric_limits<double>::quiet_NaN() : 0.0);
   return verdict;
 }
@@ -332,7 +332,7 @@ extern const Task command_task;
 const Task command_task{{},
                         {{.word = "command", .what = "a program of your own"},
                          [](const VerifierOptions& options) -> std::unique_ptr<Verifier> {
-                           const std::string& after = options.command.after;
+                           const std::string after = options.command.after.word();
                            return std::make_unique<CommandVerifier>(
                                options.command, after.empty() ? nullptr : make_verifier_of(options, after));
                          },

@@ -24,9 +24,10 @@ std::string row_name(std::string_view set, std::int64_t index) {
 
 Environment::Environment(const EnvironmentOptions& options)
     : options_(options),
-      settings_(crew_settings(kEnvironmentSection, options.argv, options.folder, options.env, options.memory_bytes)) {
+      settings_(
+          crew_settings(kEnvironmentSection, options.argv, options.folder, options.env, options.memory_mb << 20)) {
   settings_.num_workers = options.workers > 0 ? options.workers : std::max(1, base::num_threads() / 2);
-  settings_.start_timeout_s = options.limits.setup_timeout_s;
+  settings_.start_timeout_s = options.setup_timeout_s;
   settings_.start_key = "environment.setup_timeout_s";
   settings_.work = "conversation";
   settings_.max_line_bytes = kMaxEnvironmentLine_bytes;
@@ -35,20 +36,23 @@ Environment::Environment(const EnvironmentOptions& options)
 const EnvironmentReady& Environment::start(const Question* first) {
   if (sessions_) return ready_;
   CrewSettings settings = settings_;
-  settings.hello = environment_hello(options_.hello, first);
+  const char* role = options_.role == ObservationRole::tool ? "tool" : "user";
+  settings.hello = environment_hello({options_.seed, options_.run_folder, is_chat() ? "chat" : "continue", role,
+                                      options_.max_turns, options_.sessions},
+                                     first);
   auto sessions = std::make_unique<Sessions>(
-      std::move(settings), options_.limits,
+      std::move(settings), SessionLimits{options_.sessions, options_.timeout_s, options_.setup_timeout_s},
       [this](auto request, const auto& answer) { return read_environment_answer(request, answer, ready_, is_chat()); });
   if (shows_log_) sessions->show_log();
   if (!log_file_.empty()) sessions->log_to(log_file_);
   ready_ = read_environment_ready(sessions->start());
-  const bool shows_tools = is_chat() && options_.hello.role == "tool";
+  const bool shows_tools = is_chat() && options_.role == ObservationRole::tool;
   QRL_REQUIRE(ready_.tools.empty() || shows_tools, kEnvironmentKey,
               "tools in the ready line only with environment.style chat and role tool", "tools",
               "write them into system, or into the prompts");
   QRL_REQUIRE(ready_.system.empty() || is_chat(), kEnvironmentKey,
               "system in the ready line only with environment.style chat", base::quoted(ready_.system));
-  QRL_REQUIRE(ready_.tools.empty() || options_.hello.max_turns > 1, "environment.max_turns",
+  QRL_REQUIRE(ready_.tools.empty() || options_.max_turns > 1, "environment.max_turns",
               "2 or more with tools, because the model answers after a call", "1");
   if (!ready_.scores.empty()) weights_ = chosen_weights(ready_, options_.weights);
   for (const std::string& note : ready_.notes) sessions->log_once(kEnvironmentKey + (": " + note));
@@ -91,7 +95,7 @@ Verdict Environment::verdict(std::vector<double> scores, const std::string& clos
 
 Verdict Environment::failed(std::string_view reason, std::string detail, std::size_t num_scores) const {
   Verdict verdict = failed_verdict(reason, std::move(detail));
-  verdict.dropped = options_.on_error == config::OnVerifierError::drop;
+  verdict.dropped = options_.on_error == OnVerifierError::drop;
   verdict.scores.assign(num_scores, verdict.dropped ? std::numeric_limits<double>::quiet_NaN() : 0.0);
   return verdict;
 }

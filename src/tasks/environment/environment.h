@@ -7,25 +7,29 @@
 #include <string>
 #include <vector>
 
-#include "config/words.h"
 #include "tasks/environment/protocol.h"
 #include "tasks/environment/sessions.h"
 #include "tasks/verifier.h"
 
 namespace qrl::tasks {
 
-/// Describes the user's program that answers turns.
+/// Describes the user's program that answers turns. tasks/keys.h declares the members before `weights`.
 struct EnvironmentOptions {
-  std::vector<std::string> argv = {};
-  std::string folder = {};
-  std::vector<std::string> env = {};  ///< environment variables passed on, besides those that programs need
-  EnvironmentHello hello = {};
-  SessionLimits limits = {};
-  std::int64_t workers = 0;                    ///< processes; 0: half the process's threads, at least 1
-  std::int64_t memory_bytes = 0;               ///< address space per worker; 0: no limit
+  std::vector<std::string> argv = {};  ///< environment.command; empty: no environment
+  std::string folder = {};             ///< absolute path; default: folder of the recipe that sets `argv`
+  std::vector<std::string> env = {};   ///< environment variables passed on, besides those that programs need
+  EnvironmentStyle style = EnvironmentStyle::chat;
+  ObservationRole role = ObservationRole::tool;
+  std::int64_t max_turns = 8;
+  double timeout_s = 60, setup_timeout_s = 300;  ///< per answer; setup_timeout_s: to a start or a row
+  std::int64_t workers = 0;                      ///< processes; 0: half the process's threads, at least 1
+  std::int64_t sessions = 16;                    ///< conversations per worker at once
+  std::int64_t memory_mb = 0;                    ///< MiB of address space per worker; 0: no limit
+  OnVerifierError on_error = OnVerifierError::drop;
   std::map<std::string, double> weights = {};  ///< weights of the program's scores, instead of its own
-  CorrectAt correct_at = {};
-  config::OnVerifierError on_error = config::OnVerifierError::drop;
+  double correct_at = kUsualCorrectAt;
+  std::uint64_t seed = 0;
+  std::string run_folder = {};  ///< "": none
 };
 
 /// Owns a run's environment. Its workers start at the first use. Only one thread may call.
@@ -48,7 +52,7 @@ class Environment {
 
   Sessions& sessions();
   const EnvironmentOptions& options() const { return options_; }
-  bool is_chat() const { return options_.hello.style == "chat"; }
+  bool is_chat() const { return options_.style == EnvironmentStyle::chat; }
 
   /// Returns the verdict of a conversation that is done, from the sums of its scores and the last answer's `closing`.
   Verdict verdict(std::vector<double> scores, const std::string& closing);

@@ -14,6 +14,11 @@ namespace qrl::tasks {
 
 inline constexpr std::size_t kMaxEnvironmentLine_bytes = std::size_t{4} << 20;
 
+enum class EnvironmentStyle : std::uint8_t { chat, continues };
+constexpr std::string_view words_of(EnvironmentStyle) { return "chat | continue"; }
+enum class ObservationRole : std::uint8_t { tool, user };
+constexpr std::string_view words_of(ObservationRole) { return "tool | user"; }
+
 struct EnvironmentReady : NamedScores {
   std::string tools;   ///< JSON list of the tools' schemas; "": none
   std::string system;  ///< text for the system message; "": none

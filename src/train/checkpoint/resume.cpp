@@ -50,8 +50,8 @@ fs::path given_checkpoint(const TrainerRecipe& trainer, const fs::path& run, con
 
 std::optional<fs::path> chosen_checkpoint(const TrainerRecipe& trainer, const fs::path& run,
                                           const std::optional<fs::path>& newest) {
-  if (trainer.resume_from.mode == config::ResumeMode::path) return given_checkpoint(trainer, run, newest);
-  QRL_REQUIRE(trainer.resume_from.mode == config::ResumeMode::automatic || !newest, run.string(),
+  if (trainer.resume_from.mode == ResumeMode::path) return given_checkpoint(trainer, run, newest);
+  QRL_REQUIRE(trainer.resume_from.mode == ResumeMode::automatic || !newest, run.string(),
               "no checkpoint with --resume never", newest->filename().string(),
               "set another trainer.default_local_dir, or use --resume auto");
   return newest;

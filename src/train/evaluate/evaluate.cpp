@@ -255,7 +255,7 @@ Metrics evaluate(types::TextSource& source, std::span<const PromptSet> sets, con
     const tasks::JudgeContext context = {.is_evaluation = true, .max_errors = std::numeric_limits<std::int64_t>::max()};
     auto rollouts =
         collect_or_cancel(source, mine, n, params, {recipe.trainer.seed, kEvalStep}, conversations, context, world);
-    judge_or_cancel(rollouts, n, verifier, rule_weights(recipe.reward), tokenizer, context, world);
+    judge_or_cancel(rollouts, n, verifier, recipe.reward, tokenizer, context, world);
     if (responses != nullptr) {
       const auto shown =
           static_cast<std::size_t>(std::lower_bound(places.begin(), places.end(), max_prompts) - places.begin());

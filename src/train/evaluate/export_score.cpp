@@ -34,7 +34,7 @@ constexpr const char* kMeanScores = "mean_scores";  // sets whose score is a mea
 Recipe export_recipe(const Recipe& recipe) {
   Recipe plain = recipe;
   plain.quant = QuantRecipe{};
-  plain.quant.weights = samples_on_gpu(recipe) ? config::WeightFormat::bf16 : config::WeightFormat::f32;
+  plain.quant.weights = samples_on_gpu(recipe) ? WeightFormat::bf16 : WeightFormat::f32;
   plain.rollout.bitwise = false;
   (void)resolve_automatic(plain);
   plain.eval = EvalRecipe{};

@@ -29,20 +29,20 @@ std::string gap_advice(const Recipe& recipe) {
   const auto add = [&](bool is_open, const std::string& what) {
     if (is_open) advice += (advice.empty() ? "" : ", or ") + what;
   };
-  const bool is_low_bit = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
-  const bool is_merged = trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::merge;
+  const bool is_low_bit = quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32;
+  const bool is_merged = trains_adapters(recipe) && recipe.lora.publish == LoraPublish::merge;
   const bool may_match = quant.profile.empty() && !is_merged;
   const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
   const bool may_be_bitwise = samples == learns && !(samples && cuts) && may_match &&
-                              quant.kv_cache != config::KvCache::fp8_e4m3 &&
-                              quant.lm_head != config::HeadFormat::int8 && quant.noise.start == 0;
+                              quant.kv_cache != KvCache::fp8_e4m3 && quant.lm_head != HeadFormat::int8 &&
+                              quant.noise.start == 0;
   add(!recipe.rollout.bitwise && may_be_bitwise,
       "set rollout.bitwise with quant.learner.forward low_bit, which has a gap of 0");
-  const bool is_apart = is_low_bit && may_match && quant.learner_forward == config::LearnerForward::bf16;
+  const bool is_apart = is_low_bit && may_match && quant.learner.forward == learner::LearnerForward::bf16;
   if (learns && !samples) add(is_apart, "set quant.learner.forward: fake_quant");
   else add(is_apart && !may_be_bitwise, "set quant.learner.forward: low_bit");
-  add(!recipe.rollout.bitwise && quant.kv_cache == config::KvCache::int8, "set quant.rollout.kv_cache: bf16");
-  add(is_low_bit && quant.rotation != config::RotationKind::hadamard && quant.profile.empty(),
+  add(!recipe.rollout.bitwise && quant.kv_cache == KvCache::int8, "set quant.rollout.kv_cache: bf16");
+  add(is_low_bit && quant.rotation != RotationKind::hadamard && quant.profile.empty(),
       "set quant.rollout.rotation: hadamard");
   add(is_low_bit, "use a quant.rollout.weights or kv_cache format with more bits");
   return advice;

@@ -281,7 +281,7 @@ nlohmann::ordered_json shown_turns(const rollout::Conversation& conversation) {
 nlohmann::ordered_json shown_parts(const reward::Verdict& verdict, const RewardRecipe& recipe,
                                    const tasks::Verifier& verifier) {
   if (verifier.is_rule()) {
-    const rollout::ScoreParts parts = rollout::score_parts(verdict, rule_weights(recipe));
+    const rollout::ScoreParts parts = rollout::score_parts(verdict, recipe);
     return {{"accuracy", parts.accuracy}, {"format", parts.format}, {"partial", parts.partial}};
   }
   nlohmann::ordered_json parts = nlohmann::ordered_json::object();

@@ -55,9 +55,9 @@ DiskEstimate estimate_disk(const Recipe& recipe, const model::ModelConfig& confi
   const std::vector<model::WeightSpec> all = model::weight_specs(config);
   const bool has_adapters = trains_adapters(recipe);
   const std::vector<model::WeightSpec> adapters =
-      has_adapters ? model::adapter_specs(config, lora_config(recipe.lora)) : std::vector<model::WeightSpec>();
+      has_adapters ? model::adapter_specs(config, recipe.lora) : std::vector<model::WeightSpec>();
   DiskEstimate disk;
-  disk.rl.bytes_each = learner_bytes(has_adapters ? adapters : all, recipe.optim.name == config::OptimName::muon);
+  disk.rl.bytes_each = learner_bytes(has_adapters ? adapters : all, recipe.optim.name == learner::OptimName::muon);
   // trainer.keep_best keeps one checkpoint more. An unknown number of steps counts as unlimited.
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   const bool knows_steps = trainer.total_epochs == 0 || trainer.total_training_steps > 0;

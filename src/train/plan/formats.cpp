@@ -4,10 +4,6 @@
 
 namespace qrl::train {
 
-using config::ActivationFormat;
-using config::Granularity;
-using config::KvCache;
-using config::WeightFormat;
 using quant::Format;
 
 namespace {
@@ -30,9 +26,9 @@ Format linear_format(const QuantRecipe& quant) {
   const quant::Element activations = quant.activations == ActivationFormat::int8       ? quant::Element::int8
                                      : quant.activations == ActivationFormat::fp8_e4m3 ? quant::Element::fp8_e4m3
                                                                                        : quant::Element::bf16;
-  const std::int64_t group = quant.group_size == config::GroupSize::inputs64   ? 64
-                             : quant.group_size == config::GroupSize::inputs32 ? 32
-                                                                               : 128;
+  const std::int64_t group = quant.group_size == GroupSize::inputs64   ? 64
+                             : quant.group_size == GroupSize::inputs32 ? 32
+                                                                       : 128;
   return quant::int4_format(activations, group);
 }
 
@@ -41,11 +37,11 @@ Format linear_format(const QuantRecipe& quant) {
 model::SnapshotFormats snapshot_formats(const QuantRecipe& quant) {
   model::SnapshotFormats formats(linear_format(quant));
   formats.ignore = quant.ignore;
-  if (quant.scales == config::WeightScales::least_squares) formats.scale_rule = quant::ScaleRule::least_squares;
-  if (quant.rotation != config::RotationKind::none) formats.rotation = {quant.rotation_block};
-  formats.rotates_if_it_fits = quant.rotation == config::RotationKind::automatic;
-  formats.f32_lm_head = quant.lm_head == config::HeadFormat::f32 || formats.linear == Format::f32;
-  formats.int8_lm_head = quant.lm_head == config::HeadFormat::int8;
+  if (quant.scales == WeightScales::least_squares) formats.scale_rule = quant::ScaleRule::least_squares;
+  if (quant.rotation != RotationKind::none) formats.rotation = {quant.rotation_block};
+  formats.rotates_if_it_fits = quant.rotation == RotationKind::automatic;
+  formats.f32_lm_head = quant.lm_head == HeadFormat::f32 || formats.linear == Format::f32;
+  formats.int8_lm_head = quant.lm_head == HeadFormat::int8;
   return formats;
 }
 
@@ -69,24 +65,23 @@ std::string rotation_text(const quant::Rotation& rotation) {
 }
 
 std::string policy_text(const Recipe& recipe) {
-  const bool beside = trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
-  const bool rotated = recipe.quant.rotation == config::RotationKind::hadamard;
+  const bool beside = trains_adapters(recipe) && recipe.lora.publish == LoraPublish::adapter;
+  const bool rotated = recipe.quant.rotation == RotationKind::hadamard;
   return (beside ? "adapters on " : "") + std::string(quant::name(snapshot_formats(recipe.quant).linear)) + " weights" +
          (rotated ? " (" + rotation_text({recipe.quant.rotation_block}) + ")" : "") + " with " +
          std::string(quant::name(kv_format(recipe.quant))) + " keys and values";
 }
 
 bool has_quantized_export(const Recipe& recipe) {
-  const bool beside = trains_adapters(recipe) && recipe.lora.publish == config::LoraPublish::adapter;
+  const bool beside = trains_adapters(recipe) && recipe.lora.publish == LoraPublish::adapter;
   return quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales() &&
-         recipe.quant.lm_head != config::HeadFormat::int8 && recipe.quant.rotation == config::RotationKind::none &&
-         !beside;
+         recipe.quant.lm_head != HeadFormat::int8 && recipe.quant.rotation == RotationKind::none && !beside;
 }
 
-std::string_view name(config::LearnerForward forward) {
-  return forward == config::LearnerForward::bf16      ? "bf16"
-         : forward == config::LearnerForward::low_bit ? "low_bit"
-                                                      : "fake_quant";
+std::string_view name(learner::LearnerForward forward) {
+  return forward == learner::LearnerForward::bf16      ? "bf16"
+         : forward == learner::LearnerForward::low_bit ? "low_bit"
+                                                       : "fake_quant";
 }
 
 }  // namespace qrl::train

@@ -21,6 +21,6 @@ std::string policy_text(const Recipe& recipe);
 /// Returns whether export --quantized can write the sampler's weights. They must be low-bit, and have no rotation, int8
 /// lm_head or separate adapters.
 bool has_quantized_export(const Recipe& recipe);
-std::string_view name(config::LearnerForward forward);
+std::string_view name(learner::LearnerForward forward);
 
 }  // namespace qrl::train

@@ -44,15 +44,15 @@ void choose_sequences(Recipe& recipe, const model::ModelConfig& model, int num_r
   const double of_one = phase_bytes(parts, true, MemoryPhase::sampling) / static_cast<double>(most);
   const std::int64_t longest = recipe.data.max_prompt_length + recipe.data.max_response_length;
   const std::int64_t page = recipe.rollout.page_size;
-  const std::int64_t fitting = recipe.rollout.kv_pages
-                                   ? *recipe.rollout.kv_pages / divide_up(longest, page)
+  const std::int64_t fitting = recipe.rollout.kv_pages > 0
+                                   ? recipe.rollout.kv_pages / divide_up(longest, page)
                                    : static_cast<std::int64_t>(kv_room(recipe, parts, gpu_bytes) / of_one);
   recipe.rollout.max_num_seqs.value =
       std::max(kFewestSequences, std::min(most, fitting / kSequenceStep * kSequenceStep));
 }
 
 double least_peak_bytes(const Recipe& recipe, std::vector<MemoryPart> parts, double gpu_bytes) {
-  if (samples_on_gpu(recipe) && !recipe.rollout.kv_pages) {
+  if (samples_on_gpu(recipe) && recipe.rollout.kv_pages == 0) {
     const double room = kv_room(recipe, parts, gpu_bytes);
     for (MemoryPart& part : parts)
       if (part.on_gpu && part.phase == MemoryPhase::sampling) part.bytes = std::min(part.bytes, room);

@@ -71,9 +71,9 @@ void require_gpu_kernels(const Recipe& recipe, const model::ModelConfig& config)
 }
 
 double learner_ceiling(const Recipe& recipe) {
-  const config::ComputeDType dtype = recipe.model.dtype;
+  const learner::ComputeDType dtype = recipe.model.dtype;
   if (learns_on_gpu(recipe)) return learner::measure_gpu_matmul_flops_per_s(dtype);
-  return dtype == config::ComputeDType::bf16 ? ops::measure_bf16_flops_per_s() : ops::measure_f32_flops_per_s();
+  return dtype == learner::ComputeDType::bf16 ? ops::measure_bf16_flops_per_s() : ops::measure_f32_flops_per_s();
 }
 
 }  // namespace qrl::train

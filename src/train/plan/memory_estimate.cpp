@@ -75,10 +75,10 @@ double adapter_bytes(const model::SnapshotFormats& formats, const model::ModelCo
 /// Returns the bytes of the frozen base that an adapter learner holds itself, without linear layers that it reads from
 /// the snapshot.
 double frozen_bytes(const Recipe& recipe, const model::ModelConfig& config) {
-  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const double dtype = recipe.model.dtype == learner::ComputeDType::bf16 ? kBf16 : kF32;
   const bool on_gpu = learns_on_gpu(recipe);
-  const bool reads_snapshot = on_gpu ? recipe.quant.learner_forward == config::LearnerForward::low_bit
-                                     : recipe.quant.learner_forward != config::LearnerForward::bf16;
+  const bool reads_snapshot = on_gpu ? recipe.quant.learner.forward == learner::LearnerForward::low_bit
+                                     : recipe.quant.learner.forward != learner::LearnerForward::bf16;
   const model::SnapshotFormats formats = snapshot_formats(recipe.quant);
   const double table = formats.f32_lm_head ? kF32 : dtype;
   double bytes = 0;
@@ -124,7 +124,7 @@ double layer_activations(const Recipe& recipe, const model::ModelConfig& config,
   const auto queries = static_cast<double>(config.q_size());
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
   const double sums = 2 * width * kF32;
-  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const double dtype = recipe.model.dtype == learner::ComputeDType::bf16 ? kBf16 : kF32;
   const quant::Element code = quant::spec(snapshot_formats(recipe.quant).linear).activations;
   if (learns_on_gpu(recipe)) {
     // On a GPU, attention stores a shared prompt's keys and values once per sample.
@@ -133,18 +133,18 @@ double layer_activations(const Recipe& recipe, const model::ModelConfig& config,
     const double repeated = (prompt + response) / (prompt / static_cast<double>(recipe.rollout.n) + response);
     const double keys = 2 * static_cast<double>(config.kv_size()) * repeated;
     const double before_norms = config.qk_norm ? qkv : 0;
-    if (recipe.quant.learner_forward == config::LearnerForward::low_bit) {
+    if (recipe.quant.learner.forward == learner::LearnerForward::low_bit) {
       // Saved inputs of matmuls are bf16 with adapters, else quantized.
       const bool is_wide = code == quant::Element::bf16 || trains_adapters(recipe);
       const double value_bytes = is_wide ? kBf16 : 1;
       return sums + (before_norms + qkv + queries + 2 * inner + keys) * dtype +
              (2 * width + queries + inner) * value_bytes;
     }
-    const double between = recipe.quant.learner_forward == config::LearnerForward::bf16 ? dtype : kF32;
+    const double between = recipe.quant.learner.forward == learner::LearnerForward::bf16 ? dtype : kF32;
     return sums + (before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
   const double kept = sums + mlp.route_bytes;
-  if (recipe.quant.learner_forward == config::LearnerForward::bf16)
+  if (recipe.quant.learner.forward == learner::LearnerForward::bf16)
     return kept + (qkv + queries + 2 * inner + mlp.of_rows) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double unquantized = code == quant::Element::f32 ? kF32 : kBf16;
@@ -160,8 +160,8 @@ double layer_activations(const Recipe& recipe, const model::ModelConfig& config,
 /// input is fp32, and quantization needs six more fp32 arrays. Each has kFp8GradientTokens rows, and the width of input
 /// or output, whichever is larger.
 double dequantized_operands(const Recipe& recipe, const model::ModelConfig& config, std::int64_t tokens) {
-  const bool in_fp8 = recipe.quant.learner_backward == config::LearnerBackward::fp8_e4m3;
-  const double dtype = recipe.model.dtype == config::ComputeDType::bf16 ? kBf16 : kF32;
+  const bool in_fp8 = recipe.quant.learner.backward == learner::LearnerBackward::fp8_e4m3;
+  const double dtype = recipe.model.dtype == learner::ComputeDType::bf16 ? kBf16 : kF32;
   const auto of = [&](std::int64_t out, std::int64_t in) {
     const double weight = static_cast<double>(out * in) * dtype;
     const double input = static_cast<double>(tokens * in) * (in_fp8 ? kF32 : dtype);
@@ -178,7 +178,7 @@ double dequantized_operands(const Recipe& recipe, const model::ModelConfig& conf
 }
 
 double dequantized_on_gpu(const Recipe& recipe, const model::ModelConfig& config) {
-  const bool learns = learns_on_gpu(recipe) && recipe.quant.learner_forward == config::LearnerForward::low_bit;
+  const bool learns = learns_on_gpu(recipe) && recipe.quant.learner.forward == learner::LearnerForward::low_bit;
   const std::int64_t num_rows = std::max(recipe.rollout.max_num_batched_tokens,
                                          learns ? recipe.actor.max_tokens_per_micro_batch.value : std::int64_t{0});
   return static_cast<double>(
@@ -188,7 +188,7 @@ double dequantized_on_gpu(const Recipe& recipe, const model::ModelConfig& config
 /// Returns the bytes of logits and their gradient together, divided by the bytes of fp32 logits. An fp32 gradient
 /// overwrites the logits.
 double logit_arrays_on_gpu(const Recipe& recipe) {
-  const bool f32 = recipe.model.dtype == config::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
+  const bool f32 = recipe.model.dtype == learner::ComputeDType::f32 || snapshot_formats(recipe.quant).f32_lm_head;
   return f32 ? 1 : 1.5;
 }
 
@@ -225,8 +225,8 @@ double largest_tensor_bytes(const model::ModelConfig& config) {
 
 /// Returns the bytes of a rank's orthogonalized bf16 updates, which all exist at once; 0 with AdamW.
 double muon_update_bytes(const Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
-  if (recipe.optim.name != config::OptimName::muon) return 0;
-  const model::LoraConfig lora = lora_config(recipe.lora);
+  if (recipe.optim.name != learner::OptimName::muon) return 0;
+  const model::LoraConfig lora = recipe.lora;
   double bytes = 0;
   for (const WeightSpec& spec : lora.enabled() ? model::adapter_specs(config, lora) : model::weight_specs(config))
     bytes += is_layer_matrix(spec.kind) ? static_cast<double>(spec.shape.numel()) * kBf16 : 0;
@@ -234,9 +234,9 @@ double muon_update_bytes(const Recipe& recipe, const model::ModelConfig& config,
 }
 
 std::vector<MemoryPart> optimizer_parts(const Recipe& recipe, const model::ModelConfig& config, int num_ranks) {
-  const bool muon = recipe.optim.name == config::OptimName::muon;
+  const bool muon = recipe.optim.name == learner::OptimName::muon;
   const int num_shards = recipe.trainer.zero_stage > 0 ? num_ranks : 1;
-  const model::LoraConfig lora = lora_config(recipe.lora);
+  const model::LoraConfig lora = recipe.lora;
   const std::vector<WeightSpec> specs =
       lora.enabled() ? model::adapter_specs(config, lora) : model::weight_specs(config);
   const std::vector<int> owners = learner::shard_owners(specs, muon, num_shards);
@@ -245,11 +245,11 @@ std::vector<MemoryPart> optimizer_parts(const Recipe& recipe, const model::Model
   };
   std::vector<Share> shares(static_cast<std::size_t>(num_shards));
   double all = 0, largest = 0, copies = 0;
-  const bool f32 = recipe.model.dtype == config::ComputeDType::f32;
+  const bool f32 = recipe.model.dtype == learner::ComputeDType::f32;
   const bool f32_head = f32 || snapshot_formats(recipe.quant).f32_lm_head;
   const bool on_gpu = learns_on_gpu(recipe);
-  const bool low_bit = recipe.quant.learner_forward == config::LearnerForward::low_bit;
-  const bool reads_layers = recipe.quant.learner_forward == config::LearnerForward::bf16 || (on_gpu && !low_bit);
+  const bool low_bit = recipe.quant.learner.forward == learner::LearnerForward::low_bit;
+  const bool reads_layers = recipe.quant.learner.forward == learner::LearnerForward::bf16 || (on_gpu && !low_bit);
   // If false, the learner reads the decoder's embedding and lm_head instead of copies.
   const bool reads_tables = !(on_gpu && low_bit && !f32_head && !snapshot_formats(recipe.quant).int8_lm_head);
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -315,7 +315,7 @@ void add_teacher(const Recipe& recipe, std::vector<MemoryPart>& parts) {
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
   QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
-  const bool is_quantized = quant.weights != config::WeightFormat::bf16 && quant.weights != config::WeightFormat::f32;
+  const bool is_quantized = quant.weights != WeightFormat::bf16 && quant.weights != WeightFormat::f32;
   const double low_bit = is_quantized ? sampler_bytes(quant, config) : 0;
   parts.push_back({"teacher", all * kF32 + low_bit, true, learns_on_gpu(recipe)});
 }
@@ -422,13 +422,13 @@ std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::Model
                                         std::optional<std::int64_t> held_out) {
   double all = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) all += static_cast<double>(spec.shape.numel());
-  const bool bf16 = recipe.model.dtype == config::ComputeDType::bf16;
+  const bool bf16 = recipe.model.dtype == learner::ComputeDType::bf16;
   const bool f32_head = !bf16 || snapshot_formats(recipe.quant).f32_lm_head;
   const double head =
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
   const bool learns_there = learns_on_gpu(recipe);
-  const bool reads_snapshot = recipe.quant.learner_forward != config::LearnerForward::bf16;
-  const bool shares_head = reads_snapshot && recipe.quant.lm_head != config::HeadFormat::int8;
+  const bool reads_snapshot = recipe.quant.learner.forward != learner::LearnerForward::bf16;
+  const bool shares_head = reads_snapshot && recipe.quant.lm_head != HeadFormat::int8;
   const bool packs_head = !shares_head && !learns_there;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);
@@ -451,7 +451,7 @@ std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::Model
   const double kept = activation_bytes(recipe, config);
   constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
   parts.push_back({"activations of a micro-batch", tokens * kept, false, learns_there, kLearning});
-  if (learns_there && recipe.quant.learner_forward == config::LearnerForward::low_bit)
+  if (learns_there && recipe.quant.learner.forward == learner::LearnerForward::low_bit)
     parts.push_back({"a layer's matrix and its input, dequantized", dequantized_operands(recipe, config, most_tokens),
                      false, true, kLearning});
   const double chunk = std::min(tokens, static_cast<double>(recipe.actor.logprob_chunk_tokens));

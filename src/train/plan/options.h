@@ -15,9 +15,6 @@
 
 namespace qrl::train {
 
-model::LoraConfig lora_config(const LoraRecipe& lora);
-LoraRecipe lora_recipe(const model::LoraConfig& lora);
-
 /// Returns the sampler's formats: snapshot_formats, with adapters unless lora.publish merges them.
 model::SnapshotFormats sampler_formats(const Recipe& recipe);
 
@@ -38,7 +35,6 @@ std::int64_t kv_pages(const Recipe& recipe, std::optional<std::int64_t> longest_
 /// Returns rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const Recipe& recipe);
 
-learner::OptimizerOptions optimizer_options(const OptimRecipe& optim);
 learner::LearnerOptions learner_options(const Recipe& recipe);
 learner::LossOptions loss_options(const Recipe& recipe);
 

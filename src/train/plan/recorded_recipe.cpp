@@ -14,7 +14,6 @@
 namespace qrl::train {
 
 namespace fs = std::filesystem;
-using config::RotationKind;
 
 namespace {
 
@@ -31,7 +30,7 @@ std::optional<Recipe> read_recorded_recipe(const Recipe& recipe, const fs::path&
 }  // namespace
 
 std::optional<Recipe> recorded_recipe(const Recipe& recipe) {
-  if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
+  if (recipe.trainer.resume_from.mode == ResumeMode::path)
     return read_recorded_recipe(recipe, recipe.trainer.resume_from.path);
   const std::vector<fs::path> all = list_checkpoints(fs::path(recipe.trainer.default_local_dir) / "checkpoints");
   const auto found = std::ranges::find_if(all, [&](const fs::path& checkpoint) {
@@ -46,9 +45,9 @@ namespace {
 struct TakenKeys {
   bool are_known = false;
   quant::Format weights = {};
-  config::LearnerForward forward = {};
+  learner::LearnerForward forward = {};
   bool bitwise = false;
-  config::KvCache kv_cache = {};
+  KvCache kv_cache = {};
   RotationKind rotation = {};
   std::int64_t mini_batch_size = 0;
 };
@@ -56,7 +55,7 @@ struct TakenKeys {
 TakenKeys taken_keys(const Recipe& recorded) {
   return {true,
           snapshot_formats(recorded.quant).linear,
-          recorded.quant.learner_forward,
+          recorded.quant.learner.forward,
           recorded.rollout.bitwise,
           recorded.quant.kv_cache,
           recorded.quant.rotation,
@@ -77,7 +76,7 @@ void take(LoadedRecipe& loaded, std::string_view key, Member& member, const T& v
 void take_formats(LoadedRecipe& loaded, const TakenKeys& taken) {
   Recipe& recipe = loaded.recipe;
   if (!taken.are_known || snapshot_formats(recipe.quant).linear != taken.weights) return;
-  take(loaded, kAutomaticKeys[0], recipe.quant.learner_forward, taken.forward);
+  take(loaded, kAutomaticKeys[0], recipe.quant.learner.forward, taken.forward);
   take(loaded, kAutomaticKeys[1], recipe.rollout.bitwise, taken.bitwise);
   take(loaded, kAutomaticKeys[2], recipe.quant.kv_cache, taken.kv_cache);
   // The reader resolved `auto` for the forward pass that the recipe alone would have.

@@ -136,10 +136,10 @@ std::string sampler_text(const LoadedRecipe& loaded) {
                      (format == value_of(loaded, "quant.rollout.weights") ? "" : " (" + format + ")") + ", ";
   if (quant::spec(snapshot_formats(recipe.quant).linear).has_weight_scales())
     text += rotation_text(snapshot_formats(recipe.quant).rotation) + mark_of(loaded, "quant.rollout.rotation") + ", ";
-  if (recipe.quant.lm_head != config::HeadFormat::automatic)
+  if (recipe.quant.lm_head != HeadFormat::automatic)
     text += shown_setting(loaded, "quant.rollout.lm_head") + " lm_head, ";
   text += std::string(quant::name(kv_format(recipe.quant))) + " KV cache" + mark_of(loaded, "quant.rollout.kv_cache");
-  if (recipe.quant.queries == config::QueryFormat::fp8_e4m3) text += ", fp8_e4m3 queries";
+  if (recipe.quant.queries == QueryFormat::fp8_e4m3) text += ", fp8_e4m3 queries";
   if (recipe.quant.noise.start > 0)
     text += ", noise on norms' gains from " + shown_setting(loaded, "quant.rollout.noise.start") + " to " +
             shown_setting(loaded, "quant.rollout.noise.end");
@@ -149,8 +149,8 @@ std::string sampler_text(const LoadedRecipe& loaded) {
 std::string learner_text(const LoadedRecipe& loaded) {
   const QuantRecipe& quant = loaded.recipe.quant;
   const std::string dtype = value_of(loaded, "model.dtype");
-  const bool plain = quant.learner_forward == config::LearnerForward::bf16;
-  const bool plain_backward = quant.learner_backward == config::LearnerBackward::model_dtype;
+  const bool plain = quant.learner.forward == learner::LearnerForward::bf16;
+  const bool plain_backward = quant.learner.backward == learner::LearnerBackward::model_dtype;
   const std::string forward = shown_setting(loaded, "quant.learner.forward");
   return "forward " + (plain ? dtype : forward + ", the rest in " + dtype) + ", backward " +
          (plain_backward ? dtype : shown_setting(loaded, "quant.learner.backward")) + ", on " +
@@ -188,9 +188,9 @@ std::string verifier_text(const LoadedRecipe& loaded) {
   text += params_text(loaded, *loaded.recipe.reward.verifier.option());
   const RewardRecipe& reward = loaded.recipe.reward;
   if (!reward.by_source.empty()) text += option(loaded, "by source", "reward.by_source");
-  if (!reward.command.empty()) text += option(loaded, "command", "reward.command");
+  if (!reward.argv.empty()) text += option(loaded, "command", "reward.command");
   if (!reward.weights.empty()) text += option(loaded, "weights", "reward.weights");
-  if (reward.aggregation != config::RewardAggregation::sum_then_normalize)
+  if (reward.aggregation != RewardAggregation::sum_then_normalize)
     text += option(loaded, "scores", "reward.aggregation");
   return text;
 }
@@ -261,7 +261,7 @@ void warn_of_one_update(const LoadedRecipe& loaded) {
   add_clip("algorithm.clip_ratio_high");
   if (recipe.algorithm.clip_ratio_c.value_or(0) != 0) add_clip("algorithm.clip_ratio_c");
   if (value_of(loaded, "rollout_correction.acr") == "true") idle.add("rollout_correction.acr");
-  if (recipe.algorithm.router_replay == config::RouterReplay::old) idle.add("algorithm.router_replay");
+  if (recipe.algorithm.router_replay == RouterReplay::old) idle.add("algorithm.router_replay");
   idle.warn("with one update per step the ratio to the old policy is 1",
             "set actor.mini_batch_size below data.train_batch_size, or actor.ppo_epochs above 1");
 }
@@ -281,7 +281,7 @@ void warn_of_no_negatives(const LoadedRecipe& loaded) {
 }
 
 void warn_of_no_experts(const LoadedRecipe& loaded, const model::ModelConfig& model) {
-  if (model.has_experts() || loaded.recipe.algorithm.router_replay == config::RouterReplay::none) return;
+  if (model.has_experts() || loaded.recipe.algorithm.router_replay == RouterReplay::none) return;
   IdleKeys idle(loaded);
   idle.add("algorithm.router_replay");
   idle.warn("the model is dense", "use a mixture of experts, or remove them");
@@ -289,8 +289,8 @@ void warn_of_no_experts(const LoadedRecipe& loaded, const model::ModelConfig& mo
 
 void warn_of_wide_gap(const LoadedRecipe& loaded) {
   const Recipe& recipe = loaded.recipe;
-  if (recipe.model.path.empty() || recipe.quant.weights != config::WeightFormat::int4) return;
-  if (recipe.quant.learner_forward != config::LearnerForward::bf16) return;
+  if (recipe.model.path.empty() || recipe.quant.weights != WeightFormat::int4) return;
+  if (recipe.quant.learner.forward != learner::LearnerForward::bf16) return;
   base::log_warning("quant.learner.forward " + shown_setting(loaded, "quant.learner.forward") +
                     " beside INT4 rollouts: on SmolLM2-135M (dequantized from 4 bits) the gap k3 was 5 to 94, and " +
                     "0.0003 with quant.learner.forward: low_bit (docs/science/real-weights.md)");
@@ -330,7 +330,7 @@ std::string learning_rate_note(const Recipe& recipe, const model::ModelConfig& m
   // Measured with AdamW and all weights of SmolLM2-135M-Instruct. Larger models and adapters have not been measured.
   constexpr std::int64_t kLargest = 150'000'000;
   constexpr double kStill = 1e-6, kMoves = 2e-5;
-  const bool is_like_it = recipe.optim.name == config::OptimName::adamw && !trains_adapters(recipe) &&
+  const bool is_like_it = recipe.optim.name == learner::OptimName::adamw && !trains_adapters(recipe) &&
                           model::num_parameters(model) <= kLargest;
   if (!is_like_it || recipe.optim.lr > kStill || recipe.trainer.total_training_steps == 0) return "";
   return base::format(

@@ -29,8 +29,7 @@ bool same_adapters(const model::ModelConfig& config, const model::LoraConfig& a,
 }
 
 bool finds_checkpoint(const Recipe& recipe) {
-  if (recipe.trainer.resume_from.mode == config::ResumeMode::path)
-    return is_checkpoint(recipe.trainer.resume_from.path);
+  if (recipe.trainer.resume_from.mode == ResumeMode::path) return is_checkpoint(recipe.trainer.resume_from.path);
   const fs::path dir = fs::path(recipe.trainer.default_local_dir) / "checkpoints";
   return !recipe.sft.from.empty() || (fs::exists(dir) && newest_sound_checkpoint(dir));
 }
@@ -61,7 +60,7 @@ std::optional<model::WeightSource> given_adapters(const Recipe& recipe, const mo
   QRL_REQUIRE(recipe.algorithm.kl_loss_coef == 0 || model::is_peft(recipe.lora.path), "lora.path: " + recipe.lora.path,
               "the PEFT folder that algorithm.kl_loss_coef compares with", "no PEFT folder there", "restore it");
   const model::PeftAdapter given = model::open_peft(recipe.lora.path, config);
-  const model::LoraConfig wanted = lora_config(recipe.lora);
+  const model::LoraConfig wanted = recipe.lora;
   QRL_REQUIRE(same_adapters(config, given.lora, wanted), "lora.path: " + state::shown(recipe.lora.path),
               "adapters that match the recipe: " + text_of(wanted), text_of(given.lora),
               "set lora.rank, alpha, rslora, target_modules and train_norms to the folder's values");
@@ -77,8 +76,8 @@ Policy initial_policy(const Recipe& recipe) {
   Policy policy = make_policy(recipe);
   const std::optional<model::WeightSource> adapters = given_adapters(recipe, policy.config);
   if (!adapters) return policy;
-  policy.adapter = PolicyAdapter{lora_config(recipe.lora), policy.weights, *adapters,
-                                 base::model_folder(recipe.model.path).string()};
+  policy.adapter =
+      PolicyAdapter{recipe.lora, policy.weights, *adapters, base::model_folder(recipe.model.path).string()};
   policy.weights = model::merged_weights(policy.config, policy.weights, policy.adapter->lora, *adapters);
   return policy;
 }

@@ -94,7 +94,7 @@ std::shared_ptr<const model::Int8Profile> find_profile(const model::ModelConfig&
 
 void see_responses(std::span<const rollout::Rollout> rollouts, std::int32_t n, std::span<const std::int64_t> places,
                    const QuantRecipe& quant, QuantizerState& quantizer, dist::Collectives& world) {
-  if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == config::CalibrateKv::once) return;
+  if (kv_format(quant) != quant::KvFormat::fp8_e4m3 || quant.kv_when == CalibrateKv::once) return;
   nlohmann::json mine = nlohmann::json::array();
   std::size_t num_mine = 0;
   for (std::size_t g = 0; g < places.size() && num_mine < kKvResponseTokens; ++g) {  // first sample of each prompt
@@ -122,7 +122,7 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
                     QuantizerState& quantizer) {
   if (!sampler.decoder.reads(sampler.snapshot)) sampler.decoder.load(sampler.snapshot);
   if (kv_format(quant) != quant::KvFormat::fp8_e4m3) return;
-  if (quant.kv_when == config::CalibrateKv::once && quantizer.kv_scales) {
+  if (quant.kv_when == CalibrateKv::once && quantizer.kv_scales) {
     decoder::KvScales scales = *quantizer.kv_scales;
     scales.version = sampler.snapshot.version();  // `once` reuses the scales of older weights
     return sampler.decoder.set_kv_scales(std::move(scales));
@@ -132,8 +132,8 @@ void load_published(Sampler& sampler, std::span<const std::vector<types::TokenId
   sequences.insert(sequences.end(), quantizer.responses.begin(), quantizer.responses.end());
   sampler.decoder.calibrate_kv(sequences, {.percentile = quant.kv_percentile,
                                            .margin = quant.kv_margin,
-                                           .queries = quant.queries == config::QueryFormat::fp8_e4m3});
-  if (quant.kv_when == config::CalibrateKv::every_update) return;
+                                           .queries = quant.queries == QueryFormat::fp8_e4m3});
+  if (quant.kv_when == CalibrateKv::every_update) return;
   quantizer.kv_scales = sampler.decoder.kv_scales();
   base::log_info("fp8 scales of keys and values are those of policy version " +
                  std::to_string(sampler.snapshot.version()) + " from now on (quant.kv_calibration.when: once)");

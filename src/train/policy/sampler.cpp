@@ -18,22 +18,17 @@ namespace {
 decoder::DecoderOptions decoder_options(const Recipe& recipe, const dist::Collectives& world,
                                         std::int64_t longest_prompt_tokens,
                                         std::optional<std::int64_t> logit_tile_tokens) {
-  decoder::DecoderOptions options;
+  decoder::DecoderOptions options = recipe.rollout;
   options.logit_tile_tokens = logit_tile_tokens.value_or(options.logit_tile_tokens);
   options.device = samples_on_gpu(recipe) ? base::Device::cuda : base::Device::cpu;
   options.device_number = world.local_rank();
   require_gpu(recipe, options.device_number);
-  options.max_num_seqs = recipe.rollout.max_num_seqs;
-  options.max_num_batched_tokens = recipe.rollout.max_num_batched_tokens;
-  options.page_size = recipe.rollout.page_size;
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
   options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
-  if (options.device == base::Device::cuda && !recipe.rollout.kv_pages)
-    options.gpu_memory_utilization = gpu_memory_share(recipe);
-  options.enforce_eager = recipe.rollout.enforce_eager;
+  const bool as_fit = options.device == base::Device::cuda && recipe.rollout.kv_pages == 0;
+  options.gpu_memory_utilization = as_fit ? gpu_memory_share(recipe) : 0;
   options.row_only_sums = recipe.rollout.bitwise;
   options.kv_format = kv_format(recipe.quant);
-  options.prefix_sharing = recipe.rollout.prefix_sharing;
   options.before_tick = [] {
     cancel_if_stopping();
     GenerationProgress::tick();

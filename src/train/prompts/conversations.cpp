@@ -70,21 +70,18 @@ std::shared_ptr<const rollout::ConversationSettings> conversation_settings(const
   if (verifier.environment() == nullptr) return nullptr;
   const tasks::EnvironmentReady& ready = verifier.environment()->start();
   require_one_judge(recipe, *verifier.environment());
-  auto settings = std::make_shared<rollout::ConversationSettings>(rollout::ConversationSettings{
-      .environment = verifier.shared_environment(), .bridge = nullptr, .tokenizer = tokenizer});
+  auto settings = std::make_shared<rollout::ConversationSettings>(
+      rollout::ConversationSettings{recipe.environment, verifier.shared_environment(), nullptr, tokenizer});
   const EnvironmentRecipe& environment = recipe.environment;
   data::BridgeOptions bridge;
-  bridge.is_chat = environment.style == config::EnvironmentStyle::chat;
-  bridge.role = environment.role == config::ObservationRole::tool ? "tool" : "user";
+  bridge.is_chat = environment.style == tasks::EnvironmentStyle::chat;
+  bridge.role = environment.role == tasks::ObservationRole::tool ? "tool" : "user";
   bridge.render = {true, false, recipe.data.parse_special_tokens, recipe.data.enable_thinking};
   bridge.tools = tools_of(ready);
-  bridge.max_tokens = environment.max_observation_tokens;
-  bridge.truncate = environment.truncate;
+  static_cast<data::ObservationLimit&>(bridge) = environment;
   const auto data = std::make_shared<const DataRecipe>(recipe.data);  // the encoder refers to it
   auto encoder = std::make_shared<PromptEncoder>(*data, tokenizer);
   settings->bridge = std::make_shared<const data::Bridge>(encoder->chat(), tokenizer, bridge);
-  settings->judge = environment.judge;
-  settings->max_turn_tokens = environment.max_turn_tokens;
   settings->max_prompt_tokens = recipe.data.max_prompt_length;
   settings->num_scores = verifier.score_names().size();
   show_in_prompts(ready, *encoder);

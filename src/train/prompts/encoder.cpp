@@ -15,7 +15,7 @@ constexpr std::string_view kPlaceholder = "{prompt}";
 }  // namespace
 
 PromptEncoder::PromptEncoder(const DataRecipe& recipe, const data::Tokenizer& tokenizer)
-    : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(template_options(recipe), tokenizer)) {
+    : recipe_(recipe), tokenizer_(tokenizer), chat_(data::choose_template(recipe, tokenizer)) {
   const std::size_t at = recipe.prompt_template.find(kPlaceholder);
   QRL_REQUIRE(at != std::string::npos, "data.prompt_template", "a template with {prompt}",
               base::readable(recipe.prompt_template));

@@ -32,7 +32,7 @@ namespace {
 constexpr std::uint64_t kHeldOutIds = std::uint64_t{1} << 40;
 
 tasks::VerifierOptions verifier_options_without_environment(Recipe recipe) {
-  recipe.environment.command.clear();
+  recipe.environment.argv.clear();
   return verifier_options(recipe);
 }
 
@@ -62,7 +62,7 @@ class PromptReader {
   void report(const std::string& source) {
     tokenizer_.warn_of_unencodable(source, std::exchange(unencodable_bytes_, 0));
     if (num_overlong_ == 0) return;
-    const bool cut = recipe_.data.overlong_prompt == config::OverlongPrompt::truncate;
+    const bool cut = recipe_.data.overlong_prompt == OverlongPrompt::truncate;
     base::log_warning(source + ": " + std::to_string(num_overlong_) +
                       (num_overlong_ == 1 ? " prompt longer than " : " prompts longer than ") +
                       std::to_string(recipe_.data.max_prompt_length) + " tokens " +
@@ -88,11 +88,11 @@ class PromptReader {
     if (environment_ != nullptr) prompt.start = conversation_start(question, row);
     const auto limit = static_cast<std::size_t>(recipe_.data.max_prompt_length);
     if (prompt.tokens.size() > limit) {
-      QRL_REQUIRE(recipe_.data.overlong_prompt != config::OverlongPrompt::error, where,
+      QRL_REQUIRE(recipe_.data.overlong_prompt != OverlongPrompt::error, where,
                   "a prompt of at most data.max_prompt_length = " + std::to_string(limit) + " tokens",
                   std::to_string(prompt.tokens.size()), "raise it, or set data.overlong_prompt: filter or truncate");
       ++num_overlong_;
-      if (recipe_.data.overlong_prompt == config::OverlongPrompt::filter) return;
+      if (recipe_.data.overlong_prompt == OverlongPrompt::filter) return;
       prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - static_cast<std::ptrdiff_t>(limit));
     }
     if (tokenizer_.lacks_bytes()) {

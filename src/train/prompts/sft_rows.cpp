@@ -136,15 +136,15 @@ std::int64_t unencodable_bytes(const Json& value, const data::Tokenizer& tokeniz
 
 /// Marks as learned the tokens that sft.loss_on selects. Cuts the row after its last learned token. Returns nothing if
 /// no token is learned.
-std::optional<SftRow> row_of(const Labeled& labeled, config::LossOn loss_on) {
+std::optional<SftRow> row_of(const Labeled& labeled, LossOn loss_on) {
   const auto& [tokens, messages] = labeled;
   if (tokens.empty()) return std::nullopt;
   const std::int64_t last = *std::ranges::max_element(messages);
   std::vector<std::uint8_t> learned(tokens.size());
   for (std::size_t t = 1; t < tokens.size(); ++t) {
-    const bool counts = loss_on == config::LossOn::all    ? true
-                        : loss_on == config::LossOn::last ? last >= 0 && messages[t] == last
-                                                          : messages[t] >= 0;
+    const bool counts = loss_on == LossOn::all    ? true
+                        : loss_on == LossOn::last ? last >= 0 && messages[t] == last
+                                                  : messages[t] >= 0;
     learned[t] = counts ? 1 : 0;
   }
   const auto first_at = std::ranges::find(learned, 1);
@@ -174,11 +174,11 @@ std::vector<SftRow> read_files(const Recipe& recipe, const data::Tokenizer& toke
       for (const char* name : {"prompt", "question", "response", "completion", "answer", "messages"})
         num_unencodable_bytes += unencodable_bytes(member(fields, name), tokenizer);
       if (labeled.tokens.size() > limit) {
-        QRL_REQUIRE(recipe.sft.overlong != config::OverlongPrompt::error, row.where,
+        QRL_REQUIRE(recipe.sft.overlong != OverlongPrompt::error, row.where,
                     "a row of at most sft.max_length = " + std::to_string(limit) + " tokens",
                     std::to_string(labeled.tokens.size()), "raise it, or set sft.overlong: filter or truncate");
         ++num_overlong;
-        if (recipe.sft.overlong == config::OverlongPrompt::filter) return;
+        if (recipe.sft.overlong == OverlongPrompt::filter) return;
         labeled.tokens.resize(limit);
         labeled.messages.resize(limit);
       }
@@ -196,7 +196,7 @@ std::vector<SftRow> read_files(const Recipe& recipe, const data::Tokenizer& toke
                         (num_cut == 1 ? " answer" : " answers") +
                         ", such as thoughts of earlier turns; they are not learned");
     }
-    const bool cut = recipe.sft.overlong == config::OverlongPrompt::truncate;
+    const bool cut = recipe.sft.overlong == OverlongPrompt::truncate;
     if (num_overlong > 0) {
       base::log_warning(file + ": " + std::to_string(num_overlong) + " of its rows exceed " + std::to_string(limit) +
                         " tokens: " + (cut ? "cut at the end" : "left out") + " (sft.overlong)" +

@@ -12,12 +12,9 @@ namespace qrl::train {
 
 /// Returns how to read rows. Training files are filtered by data.filter, held-out files by data.val_filter.
 data::RowOptions row_options(const DataRecipe& recipe, tasks::Split split = tasks::Split::train);
-data::TemplateOptions template_options(const DataRecipe& recipe);
 
-tasks::RuleWeights rule_weights(const RewardRecipe& reward);
 /// Makes the recipe's environment, if it has one, whose program then starts at the first use.
 tasks::VerifierOptions verifier_options(const Recipe& recipe);
 tasks::EnvironmentOptions environment_options(const Recipe& recipe);
-rollout::OverlongBuffer overlong_buffer(const RewardRecipe& reward);
 
 }  // namespace qrl::train

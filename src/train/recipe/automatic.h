@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,10 @@ void set_former_automatic(Recipe& recipe, const Recipe& recorded, const config::
 /// Return what help says of `auto`.
 std::string auto_text_of_forward(const MatchedForward& decided);
 std::string auto_text_of_bitwise(const MatchedForward& decided);
+
+/// Returns actor.max_tokens_per_micro_batch. On the CPU `auto` holds the longest sequence and row; on a GPU the run
+/// chooses (train/plan/gpu_plan.h).
+std::int64_t tokens_per_micro_batch(const Recipe& recipe);
 
 /// Returns whether rotation auto is hadamard on a model whose widths its block divides. On real models, rotation
 /// reduces only int8's gap between sampler and learner (docs/science/real-weights.md).

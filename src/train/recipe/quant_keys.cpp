@@ -1,5 +1,6 @@
 #include <string>
 
+#include "learner/keys.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/sections.h"
 
@@ -133,26 +134,6 @@ void add_gain_noise(Section<QuantRecipe>& quant) {
             "number of equal parts of trainer.total_training_steps");
 }
 
-void add_quant_learner(Section<QuantRecipe>& quant, const MatchedForward& decided) {
-  add_auto(quant, "learner.forward", &QuantRecipe::learner_forward,
-           "the learner's linear layers: bf16 (in model.dtype), fake_quant (dequantized values), or low_bit (the "s
-           "sampler's own GEMM; on a GPU, rollouts must be there); " +
-               auto_text_of_forward(decided));
-  quant
-      .add(fixed, "learner.backward", &QuantRecipe::learner_backward,
-           "format of the backward pass's GEMMs; with low_bit also int8 (int8 layers) or fp8_e4m3 (fp8_e4m3 with "
-           "block128); gradients are quantized like activations")
-      .needs("int8 or fp8_e4m3", "quant.learner.forward", "low_bit",
-             "its operands are the quantized values of that forward pass")
-      .needs("int8", "quant.rollout.weights", "int8", "use model_dtype")
-      // int32 sums over tokens are exact up to 132,103 terms (kMaxInt8Width in ops/dispatch/packed_linear.cpp). Terms
-      // are products of two int8 values, or of 128 and an int8 value.
-      .needs("int8", "actor.max_tokens_per_micro_batch", "at most 131072", "int32 sums are exact up to there")
-      .needs("fp8_e4m3", "quant.rollout.granularity", "block128",
-             "only square blocks keep their scales when transposed: set quant.rollout.weights: fp8_e4m3 and "
-             "granularity: block128, or use model_dtype");
-}
-
 void add_quant_calibration(Section<QuantRecipe>& quant) {
   quant.only_with("quant.rollout.kv_cache", "fp8_e4m3");
   quant.add(fixed, "kv_calibration.when", &QuantRecipe::kv_when,
@@ -175,7 +156,8 @@ void add_quant(config::Keys& keys, const MatchedForward& decided) {
   add_sampler_formats(quant);
   add_rotation(quant);
   add_gain_noise(quant);
-  add_quant_learner(quant, decided);
+  learner::add_numerics_keys(Section(keys, "quant.learner", quant.access().at(&QuantRecipe::learner)),
+                             auto_text_of_forward(decided));
   add_quant_calibration(quant);
 }
 

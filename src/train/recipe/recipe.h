@@ -11,7 +11,16 @@
 
 #include "config/auto_value.h"
 #include "config/option.h"
-#include "config/words.h"
+#include "data/bridge.h"
+#include "data/chat_template.h"
+#include "data/row.h"
+#include "decoder/options.h"
+#include "learner/options.h"
+#include "model/adapter.h"
+#include "rollout/conversations.h"
+#include "rollout/rollout.h"
+#include "tasks/environment/environment.h"
+#include "tasks/verifier.h"
 
 namespace qrl::learner {
 struct PolicyLoss;
@@ -28,6 +37,51 @@ struct VerifierChoice;
 
 namespace qrl::train {
 
+enum class WeightFormat : std::uint8_t { f32, bf16, int8, fp8_e4m3, int4 };
+constexpr std::string_view words_of(WeightFormat) { return "fp32 | bf16 | int8 | fp8_e4m3 | int4"; }
+/// automatic is the weights' format, or bf16 for int4 weights.
+enum class ActivationFormat : std::uint8_t { automatic, bf16, int8, fp8_e4m3 };
+constexpr std::string_view words_of(ActivationFormat) { return "auto | bf16 | int8 | fp8_e4m3"; }
+enum class Granularity : std::uint8_t { automatic, tensor, channel_token, block128 };  ///< automatic: channel_token
+constexpr std::string_view words_of(Granularity) { return "auto | tensor | channel_token | block128"; }
+/// automatic is 128.
+enum class GroupSize : std::uint8_t { automatic, inputs128, inputs64, inputs32 };
+constexpr std::string_view words_of(GroupSize) { return "auto | 128 | 64 | 32"; }
+enum class WeightScales : std::uint8_t { automatic, largest, least_squares };  ///< automatic: largest
+constexpr std::string_view words_of(WeightScales) { return "auto | largest | least_squares"; }
+enum class GapAction : std::uint8_t { stop, warn };
+constexpr std::string_view words_of(GapAction) { return "stop | warn"; }
+/// automatic is bf16, or fp32 for fp32 weights. int8 applies to the sampler only.
+enum class HeadFormat : std::uint8_t { automatic, f32, int8 };
+constexpr std::string_view words_of(HeadFormat) { return "auto | fp32 | int8"; }
+enum class RotationKind : std::uint8_t { automatic, none, hadamard };  ///< automatic: hadamard where it helps and fits
+constexpr std::string_view words_of(RotationKind) { return "auto | none | hadamard"; }
+enum class KvCache : std::uint8_t { f32, bf16, int8, fp8_e4m3 };
+constexpr std::string_view words_of(KvCache) { return "fp32 | bf16 | int8 | fp8_e4m3"; }
+enum class CalibrateKv : std::uint8_t { every_update, once };
+constexpr std::string_view words_of(CalibrateKv) { return "every_update | once"; }
+enum class OverlongPrompt : std::uint8_t { error, filter, truncate };
+constexpr std::string_view words_of(OverlongPrompt) { return "error | filter | truncate"; }
+enum class LossOn : std::uint8_t { assistant, last, all };
+constexpr std::string_view words_of(LossOn) { return "assistant | last | all"; }
+enum class QueryFormat : std::uint8_t { automatic, fp8_e4m3 };
+constexpr std::string_view words_of(QueryFormat) { return "auto | fp8_e4m3"; }
+enum class LoraSft : std::uint8_t { automatic, full, adapters };  ///< automatic: full for a new model, else adapters
+constexpr std::string_view words_of(LoraSft) { return "auto | full | adapters"; }
+enum class LoraPublish : std::uint8_t { adapter, merge };
+constexpr std::string_view words_of(LoraPublish) { return "adapter | merge"; }
+enum class OnExhausted : std::uint8_t { error, train_partial };
+constexpr std::string_view words_of(OnExhausted) { return "error | train_partial"; }
+enum class RouterReplay : std::uint8_t { none, rollout, old };
+constexpr std::string_view words_of(RouterReplay) { return "none | rollout | old"; }
+enum class RewardAggregation : std::uint8_t { sum_then_normalize, normalize_then_sum };
+constexpr std::string_view words_of(RewardAggregation) { return "sum_then_normalize | normalize_then_sum"; }
+enum class ResumeMode : std::uint8_t { automatic, never, path };
+enum class TrainDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: cpu
+constexpr std::string_view words_of(TrainDevice) { return "auto | cpu | cuda"; }
+enum class RolloutDevice : std::uint8_t { automatic, cpu, cuda };  ///< automatic: the learner's device
+constexpr std::string_view words_of(RolloutDevice) { return "auto | cpu | cuda"; }
+
 /// Seeds held-out generators independently of trainer.seed, so that runs are comparable.
 inline constexpr std::uint64_t kHeldOutSeed = 0;
 
@@ -40,43 +94,36 @@ struct GeneratorRecipe {
 
 struct ModelRecipe {
   std::string path, init_config;  ///< set one of the two
-  config::ComputeDType dtype = config::ComputeDType::bf16;
+  learner::ComputeDType dtype = learner::ComputeDType::bf16;
   std::optional<std::uint64_t> init_seed;
 };
 
-struct DataRecipe {
+struct DataRecipe : data::FieldNames, data::TemplateOptions {
   std::vector<std::string> train_files, val_files;
-  std::vector<double> train_weights;                          ///< weights of train files; empty: each row once an epoch
-  std::string prompt_key, ground_truth_key, data_source_key;  ///< "": the usual names
+  std::vector<double> train_weights;  ///< weights of train files; empty: each row once an epoch
   std::vector<std::string> filter, val_filter;
   std::optional<std::int64_t> train_max_samples, val_max_samples;
   GeneratorRecipe train_generator, val_generator;
   std::int64_t train_batch_size = 64;
   std::optional<std::int64_t> gen_batch_size;
   std::int64_t max_prompt_length = 64, max_response_length = 64;  ///< tokens
-  config::OverlongPrompt overlong_prompt = config::OverlongPrompt::error;
+  OverlongPrompt overlong_prompt = OverlongPrompt::error;
   bool shuffle = true, parse_special_tokens = false;
   std::optional<std::uint64_t> seed;
   std::string prompt_template = "{prompt}";
-  std::string chat_template = config::kChatTemplateNames[0];  ///< one of config::kChatTemplateNames, or a file
-  std::string system_prompt;                                  ///< "": the template's own, if any
-  std::optional<bool> enable_thinking;                        ///< unset: the template's own choice
 };
 
 /// Limits how many tokens rollout.top_p and top_k keep at a position. Completions list the kept tokens of each sampled
 /// token.
 inline constexpr std::int64_t kMaxKeptTokens = 256;
 
-struct RolloutRecipe {
-  config::RolloutDevice device = config::RolloutDevice::automatic;
+/// Configures sampling. The run sets those members of DecoderOptions that decoder/keys.h does not list.
+struct RolloutRecipe : decoder::DecoderOptions {
+  RolloutDevice device = RolloutDevice::automatic;
   std::int64_t n = 8;
   double temperature = 1.0, top_p = 1.0;
   std::int64_t top_k = -1;
-  config::AutoValue<std::int64_t> max_num_seqs = config::AutoValue<std::int64_t>::automatic(256);
-  std::int64_t max_num_batched_tokens = 2048, page_size = 16;  ///< tokens
-  std::optional<std::int64_t> kv_pages;
-  std::optional<double> gpu_memory_utilization;
-  bool prefix_sharing = true, free_cache_engine = false, enforce_eager = false;
+  bool free_cache_engine = false;
   config::AutoValue<bool> bitwise = config::AutoValue<bool>::automatic(false);
   std::vector<std::string> stop;
 };
@@ -87,156 +134,85 @@ struct GainNoiseRecipe {
 };
 
 struct QuantRecipe {
-  config::WeightFormat weights = config::WeightFormat::int8;
-  config::ActivationFormat activations = config::ActivationFormat::automatic;
-  config::Granularity granularity = config::Granularity::automatic;
-  config::GroupSize group_size = config::GroupSize::automatic;
-  config::WeightScales scales = config::WeightScales::automatic;
-  config::RotationKind rotation = config::RotationKind::automatic;
+  WeightFormat weights = WeightFormat::int8;
+  ActivationFormat activations = ActivationFormat::automatic;
+  Granularity granularity = Granularity::automatic;
+  GroupSize group_size = GroupSize::automatic;
+  WeightScales scales = WeightScales::automatic;
+  RotationKind rotation = RotationKind::automatic;
   std::int64_t rotation_block = 64;
   std::vector<std::string> ignore;
-  config::HeadFormat lm_head = config::HeadFormat::automatic;
+  HeadFormat lm_head = HeadFormat::automatic;
   GainNoiseRecipe noise;
   std::string profile;  ///< "": none; "auto"; or a file
-  config::AutoValue<config::KvCache> kv_cache = config::AutoValue<config::KvCache>::automatic(config::KvCache::bf16);
-  config::QueryFormat queries = config::QueryFormat::automatic;
-  config::AutoValue<config::LearnerForward> learner_forward =
-      config::AutoValue<config::LearnerForward>::automatic(config::LearnerForward::bf16);
-  config::LearnerBackward learner_backward = config::LearnerBackward::model_dtype;
-  config::CalibrateKv kv_when = config::CalibrateKv::every_update;
+  config::AutoValue<KvCache> kv_cache = config::AutoValue<KvCache>::automatic(KvCache::bf16);
+  QueryFormat queries = QueryFormat::automatic;
+  learner::Numerics learner;
+  CalibrateKv kv_when = CalibrateKv::every_update;
   double kv_percentile = 99.9, kv_margin = 2;
   double uaq_scale = 1;
 };
 
-/// Configures the loss (algorithm). In an optional member, null means the loss's default (config::Option::defaults).
-struct AlgorithmRecipe {
+struct AlgorithmRecipe : learner::AlgorithmOptions {
   config::Selected<learner::PolicyLoss> name;
-  std::optional<double> clip_ratio_low, clip_ratio_high, clip_ratio_c;  ///< clip_ratio_c is 0: no dual clip
-  std::optional<config::LossAggMode> loss_agg_mode;
   config::Selected<rollout::AdvantageEstimator> adv_estimator;
-  std::optional<bool> norm_adv_by_std;
+  std::optional<bool> norm_adv_by_std;  ///< null: the loss's default (config::Option::defaults)
   bool positive_only = false;
   double reward_coef = 1;
   struct {
     std::string path;  ///< "": no teacher
-    config::WeightFormat weights = config::WeightFormat::bf16;
+    WeightFormat weights = WeightFormat::bf16;
     double coef = 1;
   } teacher;
-  std::optional<double> off_policy_mask_threshold;
-  double top_entropy_quantile = 1;
-  struct {
-    double ratio = 0, low = 1, high = 5;
-  } clip_cov;
-  double kl_loss_coef = 0, entropy_coef = 0;
   config::Selected<learner::KlEstimator> kl_loss_type;
   bool mask_truncated = false;
-  config::RouterReplay router_replay = config::RouterReplay::none;
-  bool bound_moved_only = false;
+  RouterReplay router_replay = RouterReplay::none;
   struct {
     bool enable = false;
     std::string metric = "score";  ///< score, acc, or the name of one of the verifier's scores
     std::int64_t max_num_gen_batches = 10;
-    config::OnExhausted on_exhausted = config::OnExhausted::error;
+    OnExhausted on_exhausted = OnExhausted::error;
   } filter_groups;
 };
 
-struct CorrectionRecipe {
+struct CorrectionRecipe : learner::CorrectionOptions {
   config::Selected<learner::Correction> method;
-  std::optional<double> threshold, threshold_low;  ///< null: the method's default (config::Option::defaults)
-  config::RsLevel rs = config::RsLevel::none;
-  config::RsStat rs_stat = config::RsStat::k1;
-  std::optional<double> rs_threshold, rs_threshold_low, token_veto_threshold;
-  bool batch_normalize = false, behaviour_in_ratio = false;
   std::optional<double> gap_limit;
-  config::GapAction gap_action = config::GapAction::stop;
-};
-
-struct OptimRecipe {
-  config::OptimName name = config::OptimName::adamw;
-  double lr = 1e-6, eps = 1e-8, weight_decay = 0.1;
-  std::vector<double> betas = {0.9, 0.999};
-  std::int64_t lr_warmup_steps = 10;           ///< optimizer updates
-  std::optional<double> lr_warmup_ratio = {};  ///< share of the run's updates, instead of lr_warmup_steps; not for sft
-  config::LrScheduler lr_scheduler = config::LrScheduler::constant;
-  double grad_clip = 1.0;  ///< 0: off
-  struct {
-    double momentum = 0.95;
-    bool nesterov = true;
-    std::int64_t ns_steps = 5;
-    bool match_adamw_rms = true;
-  } muon = {};
+  GapAction gap_action = GapAction::stop;
 };
 
 struct SftRecipe {
   std::string from;                    ///< "": this run makes its own cold start
   std::int64_t steps = 0, epochs = 0;  ///< optimizer updates, or passes over train_files; 0: none
   std::int64_t batch_size = 256, save_freq = 200;
-  OptimRecipe optim{.lr = 1e-5};  ///< keys sft.lr, sft.lr_warmup_steps, …
+  learner::OptimizerOptions optim{.lr = 1e-5};  ///< keys sft.lr, sft.lr_warmup_steps, …; without a ratio
   GeneratorRecipe demonstrations;
   std::vector<std::string> train_files, val_files;  ///< conversations, instead of demonstrations
   std::optional<std::int64_t> max_length;
-  config::OverlongPrompt overlong = config::OverlongPrompt::error;
+  OverlongPrompt overlong = OverlongPrompt::error;
   bool shuffle = true;
-  config::LossOn loss_on = config::LossOn::assistant;
+  LossOn loss_on = LossOn::assistant;
 };
 
-struct LoraRecipe {
-  std::int64_t rank = 0;  ///< 0: all weights are trained
-  double alpha = 32;
-  bool rslora = false, train_norms = false;
-  std::vector<std::string> target_modules;  ///< empty: all-linear
+struct LoraRecipe : model::LoraConfig {
   std::string path;
-  config::LoraSft sft = config::LoraSft::automatic;
-  config::LoraPublish publish = config::LoraPublish::adapter;
+  LoraSft sft = LoraSft::automatic;
+  LoraPublish publish = LoraPublish::adapter;
 };
 
-struct RewardRecipe {
+struct RewardRecipe : tasks::RuleWeights, tasks::CommandOptions {
   config::Selected<tasks::VerifierChoice> verifier;
   std::map<std::string, config::Selected<tasks::VerifierChoice>> by_source;
-  double correct = 1, wrong = 0, format = 0, partial = 0;
-  double max_error_fraction = 0.05;
-  struct {
-    bool enable = false;
-    std::int64_t len = 0;  ///< tokens
-    double penalty_factor = 1;
-  } overlong_buffer;
-  config::RewardAggregation aggregation = config::RewardAggregation::sum_then_normalize;
-  std::vector<std::string> command, env;
-  std::string folder;                             ///< absolute path; default: folder of the recipe that sets `command`
-  config::Selected<tasks::VerifierChoice> after;  ///< empty: none
-  std::int64_t workers = 0;                       ///< processes per rank; 0: auto
-  double timeout_s = 10, start_timeout_s = 60;
-  std::optional<std::int64_t> memory_mb;
-  std::int64_t in_flight = 1;
-  std::optional<config::RewardRows> rows;  ///< null: the command's own choice
-  std::map<std::string, double> weights;   ///< weights of the command's scores; they replace its defaults
-  double correct_at = 1;
-  config::OnVerifierError on_error = config::OnVerifierError::drop;
+  rollout::OverlongBuffer overlong_buffer;
+  RewardAggregation aggregation = RewardAggregation::sum_then_normalize;
 };
 
-struct EnvironmentRecipe {
-  std::vector<std::string> command, env;  ///< command is empty: no environment
-  std::string folder;                     ///< absolute path; default: folder of the recipe that sets `command`
-  config::EnvironmentStyle style = config::EnvironmentStyle::chat;
-  config::ObservationRole role = config::ObservationRole::tool;
-  std::int64_t max_turns = 8;
-  std::optional<std::int64_t> max_turn_tokens;
-  std::int64_t max_observation_tokens = 512;
-  config::Truncate truncate = config::Truncate::middle;
-  double timeout_s = 60, setup_timeout_s = 300;
-  std::int64_t workers = 0;  ///< processes per rank; 0: auto
-  std::int64_t sessions = 16;
-  std::optional<std::int64_t> memory_mb;
-  config::JudgedText judge = config::JudgedText::last;
-  config::OnVerifierError on_error = config::OnVerifierError::drop;
-};
+struct EnvironmentRecipe : tasks::EnvironmentOptions, data::ObservationLimit, rollout::TurnOptions {};
 
-struct ActorRecipe {
+struct ActorRecipe : learner::MemoryOptions {
   std::optional<std::int64_t> mini_batch_size;  ///< prompts per update; null: data.train_batch_size
   std::int64_t ppo_epochs = 1;
   config::AutoValue<std::int64_t> max_tokens_per_micro_batch = config::AutoValue<std::int64_t>::automatic(4096);
-  config::AutoValue<std::int64_t> logprob_chunk_tokens = config::AutoValue<std::int64_t>::automatic(1024);
-  config::AutoValue<bool> activation_checkpointing = config::AutoValue<bool>::automatic(false);
 };
 
 struct EvalRecipe {
@@ -249,13 +225,13 @@ struct EvalRecipe {
 };
 
 struct ResumeFrom {
-  config::ResumeMode mode = config::ResumeMode::automatic;
-  std::string path = {};  ///< checkpoint for config::ResumeMode::path
+  ResumeMode mode = ResumeMode::automatic;
+  std::string path = {};  ///< checkpoint for ResumeMode::path
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
 
 struct TrainerRecipe {
-  config::TrainDevice device = config::TrainDevice::automatic;
+  TrainDevice device = TrainDevice::automatic;
   std::int64_t threads = 0;     ///< 0: auto (processors / ranks on this machine)
   std::int64_t zero_stage = 0;  ///< 1: ranks shard master weights and moments, and share the run folder
   std::int64_t total_training_steps = 100, total_epochs = 0;  ///< total_epochs 0: total_training_steps applies
@@ -286,7 +262,7 @@ struct Recipe {
   RewardRecipe reward;
   EnvironmentRecipe environment;
   ActorRecipe actor;
-  OptimRecipe optim;
+  learner::OptimizerOptions optim;
   EvalRecipe eval;
   TrainerRecipe trainer;
   config::ParamValues own;
@@ -302,17 +278,17 @@ inline std::int64_t prompts_per_update(const Recipe& recipe) {
 }
 /// Returns whether a run begins with a cold start. With sft.epochs, its number of updates depends on the rows.
 inline bool has_cold_start(const SftRecipe& sft) { return sft.steps > 0 || sft.epochs > 0; }
-inline bool has_environment(const Recipe& recipe) { return !recipe.environment.command.empty(); }
+inline bool has_environment(const Recipe& recipe) { return !recipe.environment.argv.empty(); }
 inline bool trains_adapters(const Recipe& recipe) { return recipe.lora.rank > 0; }
 /// Returns whether the cold start trains adapters. If not, it trains all weights, before adapters exist.
 inline bool cold_start_trains_adapters(const Recipe& recipe) {
-  const bool automatic = recipe.lora.sft == config::LoraSft::automatic && !recipe.model.path.empty();
-  return trains_adapters(recipe) && (automatic || recipe.lora.sft == config::LoraSft::adapters);
+  const bool automatic = recipe.lora.sft == LoraSft::automatic && !recipe.model.path.empty();
+  return trains_adapters(recipe) && (automatic || recipe.lora.sft == LoraSft::adapters);
 }
-inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == config::TrainDevice::cuda; }
+inline bool learns_on_gpu(const Recipe& recipe) { return recipe.trainer.device == TrainDevice::cuda; }
 inline bool samples_on_gpu(const Recipe& recipe) {
-  const config::RolloutDevice device = recipe.rollout.device;
-  return device == config::RolloutDevice::cuda || (device == config::RolloutDevice::automatic && learns_on_gpu(recipe));
+  const RolloutDevice device = recipe.rollout.device;
+  return device == RolloutDevice::cuda || (device == RolloutDevice::automatic && learns_on_gpu(recipe));
 }
 
 }  // namespace qrl::train

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tasks/keys.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/sections.h"
 
@@ -59,22 +60,21 @@ void check_lengths(const Recipe& recipe, config::RuleBook& rules) {
                     " tokens (max_prompt_length + max_response_length)",
                 "a sample must fit in a micro-batch", number(room) + " tokens");
   const std::int64_t page = recipe.rollout.page_size, pages = (longest + page - 1) / page;
-  rules.require(recipe.rollout.kv_pages.value_or(pages) >= pages,
+  rules.require(recipe.rollout.kv_pages == 0 || recipe.rollout.kv_pages >= pages,
                 {"rollout.kv_pages", "rollout.page_size", "data.max_response_length", "data.max_prompt_length"},
                 "rollout.kv_pages of at least " + number(pages) + " pages (" + number(longest) +
                     " tokens in pages of " + number(page) + ")",
-                "make room for the longest sequence, or leave the key out",
-                number(recipe.rollout.kv_pages.value_or(0)) + " pages");
+                "make room for the longest sequence, or leave the key out", number(recipe.rollout.kv_pages) + " pages");
 }
 
 void check_formats(const Recipe& recipe, config::RuleBook& rules) {
   const QuantRecipe& quant = recipe.quant;
   const bool ignored = std::find(quant.ignore.begin(), quant.ignore.end(), "lm_head") != quant.ignore.end();
-  rules.require(
-      quant.lm_head != config::HeadFormat::int8 || !ignored, {"quant.rollout.lm_head", "quant.rollout.ignore"},
-      "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8", "set only one of the two", "lm_head");
+  rules.require(quant.lm_head != HeadFormat::int8 || !ignored, {"quant.rollout.lm_head", "quant.rollout.ignore"},
+                "no lm_head in quant.rollout.ignore with quant.rollout.lm_head int8", "set only one of the two",
+                "lm_head");
   const bool samples = samples_on_gpu(recipe), learns = learns_on_gpu(recipe);
-  rules.require(!learns || samples || quant.learner_forward != config::LearnerForward::low_bit,
+  rules.require(!learns || samples || quant.learner.forward != learner::LearnerForward::low_bit,
                 {"rollout.device", "trainer.device", "quant.learner.forward"},
                 "rollout.device cuda with trainer.device cuda and quant.learner.forward low_bit",
                 "low_bit runs the decoder's matmuls on the decoder's tensors; fake_quant gives the same values and "
@@ -123,7 +123,7 @@ void check_lora(const Recipe& recipe, config::RuleBook& rules) {
   if (!trains_adapters(recipe)) return;
   const bool is_new = !recipe.model.init_config.empty(), starts_cold = has_cold_start(recipe.sft);
   const bool by_adapters = cold_start_trains_adapters(recipe);
-  rules.require(recipe.lora.sft == config::LoraSft::automatic || starts_cold, {"lora.sft", "sft.steps"},
+  rules.require(recipe.lora.sft == LoraSft::automatic || starts_cold, {"lora.sft", "sft.steps"},
                 "sft.steps above 0 with lora.sft", "there is no cold start: delete lora.sft", "0");
   rules.require(!is_new || !by_adapters, {"lora.sft", "lora.rank", "model.init.config"},
                 "model.path with lora.sft adapters", "random weights are not a base for adapters: set lora.sft: full",
@@ -138,7 +138,7 @@ void check_lora(const Recipe& recipe, config::RuleBook& rules) {
 }
 
 void check_environment(const Recipe& recipe, config::RuleBook& rules) {
-  const bool judges = config::has_value(*recipe.keys->find("reward.verifier"), recipe, kEnvironmentVerifier);
+  const bool judges = config::has_value(*recipe.keys->find("reward.verifier"), recipe, tasks::kEnvironmentVerifier);
   rules.require(!judges || has_environment(recipe), {"reward.verifier", "reward.by_source", "environment.command"},
                 "environment.command with the verifier environment",
                 "name a program and its arguments: [python3, -m, qrl_env, \"trl:envs.py:Game\"]", "no program");
@@ -154,15 +154,15 @@ void check_reward(const Recipe& recipe, config::RuleBook& rules) {
                 {"reward.correct", "reward.wrong", "reward.format", "reward.partial"},
                 "reward.correct above reward.wrong and above reward.wrong + reward.format + reward.partial",
                 "raise reward.correct or lower the others");
-  rules.require(
-      !config::has_value(*recipe.keys->find("reward.verifier"), recipe, kCommandVerifier) || !reward.command.empty(),
-      {"reward.command", "reward.verifier", "reward.by_source"}, "reward.command with the verifier command",
-      "name a program and its arguments: [python3, my_reward.py]", "no program");
+  rules.require(!config::has_value(*recipe.keys->find("reward.verifier"), recipe, tasks::kCommandVerifier) ||
+                    !reward.argv.empty(),
+                {"reward.command", "reward.verifier", "reward.by_source"}, "reward.command with the verifier command",
+                "name a program and its arguments: [python3, my_reward.py]", "no program");
   const bool some_count =
       std::any_of(reward.weights.begin(), reward.weights.end(), [](const auto& one) { return one.second != 0; });
   rules.require(reward.weights.empty() || some_count, {"reward.weights"}, "a weight other than 0 in reward.weights",
                 "every response would score 0", "only weights of 0");
-  if (reward.aggregation == config::RewardAggregation::sum_then_normalize) return;
+  if (reward.aggregation == RewardAggregation::sum_then_normalize) return;
   Recipe filled = recipe;
   recipe.keys->find("algorithm.norm_adv_by_std")->fill(filled);
   rules.require(recipe.algorithm.adv_estimator != "grpo" || filled.algorithm.norm_adv_by_std.value_or(true),

@@ -75,10 +75,10 @@ void make_cold_start(const RunContext& run, RunState& state, MetricsFile& sft_me
   const Recipe& recipe = run.recipe();
   const std::unique_ptr<dist::Collectives> solo = dist::make_solo();
   learner::LearnerOptions options = run.plan.learner;
-  options.num_threads = base::num_threads();                // other ranks wait
-  options.numerics.forward = config::LearnerForward::bf16;  // nothing is sampled
+  options.num_threads = base::num_threads();                 // other ranks wait
+  options.numerics.forward = learner::LearnerForward::bf16;  // nothing is sampled
   options.numerics.bitwise = false;
-  options.optim = optimizer_options(recipe.sft.optim);
+  options.optim = recipe.sft.optim;
   if (!cold_start_trains_adapters(recipe)) options.lora = {};
   else if (!resume_from) options.lora_initial = given_adapters(recipe, run.plan.model);
   options.total_updates = recipe.sft.steps;

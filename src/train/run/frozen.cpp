@@ -12,10 +12,10 @@ namespace qrl::train {
 namespace {
 
 /// Replaces low_bit on a GPU by fake_quant, because low_bit would read the policy's tensors in the decoder.
-config::LearnerForward reference_forward(const Recipe& recipe) {
-  const config::LearnerForward forward = recipe.quant.learner_forward;
-  const bool is_decoders = forward == config::LearnerForward::low_bit && learns_on_gpu(recipe);
-  return is_decoders ? config::LearnerForward::fake_quant : forward;
+learner::LearnerForward reference_forward(const Recipe& recipe) {
+  const learner::LearnerForward forward = recipe.quant.learner.forward;
+  const bool is_decoders = forward == learner::LearnerForward::low_bit && learns_on_gpu(recipe);
+  return is_decoders ? learner::LearnerForward::fake_quant : forward;
 }
 
 learner::LearnerOptions reference_options(const RunPlan& plan) {
@@ -23,7 +23,7 @@ learner::LearnerOptions reference_options(const RunPlan& plan) {
   learner::LearnerOptions options = plan.learner;
   options.trainable = false;
   options.numerics.forward = reference_forward(recipe);
-  options.numerics.backward = config::LearnerBackward::model_dtype;
+  options.numerics.backward = learner::LearnerBackward::model_dtype;
   options.numerics.bitwise = recipe.rollout.bitwise && !learns_on_gpu(recipe);
   return options;
 }
@@ -35,7 +35,7 @@ constexpr const char* kWhere = "algorithm.teacher.path";
 QuantRecipe quant_of(const Recipe& recipe) {
   QuantRecipe quant;
   quant.weights = recipe.algorithm.teacher.weights;
-  quant.rotation = config::RotationKind::none;
+  quant.rotation = RotationKind::none;
   if (quant.weights != recipe.quant.weights) return quant;
   quant.activations = recipe.quant.activations;
   quant.granularity = recipe.quant.granularity;
@@ -45,8 +45,8 @@ QuantRecipe quant_of(const Recipe& recipe) {
 }
 
 bool is_quantized(const Recipe& recipe) {
-  const config::WeightFormat weights = recipe.algorithm.teacher.weights;
-  return weights != config::WeightFormat::bf16 && weights != config::WeightFormat::f32;
+  const WeightFormat weights = recipe.algorithm.teacher.weights;
+  return weights != WeightFormat::bf16 && weights != WeightFormat::f32;
 }
 
 /// Returns whether the teacher scores with the sampler's operations. Returns false for fp8 keys and values, for which
@@ -57,9 +57,9 @@ bool is_bitwise(const Recipe& recipe) {
 }
 
 /// Returns the teacher's forward pass: bf16 for unquantized weights, else low_bit on the CPU and fake_quant on a GPU.
-config::LearnerForward forward_of(const Recipe& recipe) {
-  if (!is_quantized(recipe)) return config::LearnerForward::bf16;
-  return learns_on_gpu(recipe) ? config::LearnerForward::fake_quant : config::LearnerForward::low_bit;
+learner::LearnerForward forward_of(const Recipe& recipe) {
+  if (!is_quantized(recipe)) return learner::LearnerForward::bf16;
+  return learns_on_gpu(recipe) ? learner::LearnerForward::fake_quant : learner::LearnerForward::low_bit;
 }
 
 learner::LearnerOptions options_of(const Recipe& recipe) {
@@ -68,7 +68,7 @@ learner::LearnerOptions options_of(const Recipe& recipe) {
   options.shard_optimizer = false;
   options.lora = {};
   options.numerics.forward = forward_of(recipe);
-  options.numerics.backward = config::LearnerBackward::model_dtype;
+  options.numerics.backward = learner::LearnerBackward::model_dtype;
   options.numerics.bitwise = is_bitwise(recipe);
   options.numerics.kv_format = kv_format(quant_of(recipe));
   return options;
@@ -100,7 +100,7 @@ Reference::Reference(const RunContext& run, const RunState& state, const std::fi
     : learner(run.plan.model, run.plan.policy.weights, reference_options(run.plan), run.world) {
   const Recipe& recipe = run.recipe();
   if (recipe.sft.steps > 0) restore_learner(cold_start, state, learner, run.world);
-  if (learner.forward_mode() == config::LearnerForward::bf16) return;
+  if (learner.forward_mode() == learner::LearnerForward::bf16) return;
   if (recipe.quant.uaq_scale != 1) learner.apply_uaq(static_cast<float>(recipe.quant.uaq_scale));
   snapshot.emplace(run.plan.model, sampler_formats(recipe));
   snapshot->use_profile(std::move(profile));

@@ -128,7 +128,7 @@ std::optional<model::WeightSource> first_adapters(const RunContext& run, const f
 void begin_rl(const RunPlan& plan, RunState& state, learner::Learner& learner) {
   const Recipe& recipe = plan.recipe();
   if (state.cold_start) {
-    learner.reset_optimizer(optimizer_options(recipe.optim), plan.learner.total_updates);
+    learner.reset_optimizer(recipe.optim, plan.learner.total_updates);
     state.cold_start = false;
     state.num_updates = 0;
   }

@@ -80,7 +80,7 @@ void BatchBuilder::add_old_logprobs(types::MicroBatch& micro, bool at_sampling_w
     micro.old_logprobs = std::move(scores.logprobs);
     routes = std::move(scores.routes);
   }
-  if (recipe.algorithm.router_replay != config::RouterReplay::old || routes.empty()) return;
+  if (recipe.algorithm.router_replay != RouterReplay::old || routes.empty()) return;
   micro.old_routes = std::move(routes);
   micro.replay = types::RouteReplay::old;
 }

@@ -64,7 +64,7 @@ void check_gap(const Metrics& probe, const CorrectionRecipe& recipe) {
                               base::format("%.3g", *recipe.gap_limit),
                           base::format("%.3g", k3),
                           "choose a finer quant.rollout.weights or kv_cache, or raise the limit");
-  if (recipe.gap_action == config::GapAction::stop) throw error;
+  if (recipe.gap_action == GapAction::stop) throw error;
   base::log_warning(error.what());
 }
 

@@ -40,7 +40,7 @@ class GroupSampler {
     if (recipe_.rollout.free_cache_engine) sampler_.decoder.release_kv();
     const base::ScopedTimer timer(seconds[Phase::judge]);
     judge(batch, num_prompts);
-    rollout::shape_overlong(batch, overlong_buffer(recipe_.reward), recipe_.data.max_response_length);
+    rollout::shape_overlong(batch, recipe_.reward.overlong_buffer, recipe_.data.max_response_length);
     count(batch, num_prompts);
     keep(std::move(batch), num_prompts);
   }
@@ -49,9 +49,8 @@ class GroupSampler {
   StepGroups take() {
     const AlgorithmRecipe& algorithm = recipe_.algorithm;
     const auto n = static_cast<std::int32_t>(n_);
-    if (recipe_.reward.aggregation == config::RewardAggregation::normalize_then_sum) {
-      rollout::set_advantages_by_score(groups_.rollouts, n,
-                                       run_.plan.verifier->score_weights(rule_weights(recipe_.reward)),
+    if (recipe_.reward.aggregation == RewardAggregation::normalize_then_sum) {
+      rollout::set_advantages_by_score(groups_.rollouts, n, run_.plan.verifier->score_weights(recipe_.reward),
                                        algorithm.positive_only, run_.world);
       return std::move(groups_);
     }
@@ -75,7 +74,7 @@ class GroupSampler {
   }
 
   void judge(std::vector<rollout::Rollout>& batch, std::int64_t num_prompts) {
-    judge_or_cancel(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, rule_weights(recipe_.reward),
+    judge_or_cancel(batch, static_cast<std::int32_t>(n_), *run_.plan.verifier, recipe_.reward,
                     run_.plan.policy.tokenizer, judge_context(num_prompts), run_.world);
   }
 
@@ -157,7 +156,7 @@ class GroupSampler {
 
 void check_enough(const Recipe& recipe, const GenerationCounts& counts) {
   const auto& filter = recipe.algorithm.filter_groups;
-  const bool may_be_partial = filter.on_exhausted == config::OnExhausted::train_partial;
+  const bool may_be_partial = filter.on_exhausted == OnExhausted::train_partial;
   if (counts.kept_groups >= recipe.data.train_batch_size || (may_be_partial && counts.kept_groups > 0)) return;
   const std::int64_t wanted = may_be_partial ? 1 : recipe.data.train_batch_size;
   const std::string advice = "the task is too easy or too hard for the policy: change it, or raise max_num_gen_batches";

@@ -37,9 +37,9 @@ std::vector<std::string> quant_audit(const learner::Learner& learner, const mode
     const std::string mode(name(learner.forward_mode()));
     const bool is_adapter = ours[i].name.find(".lora_") != std::string::npos;
     const std::string reads = in_place ? mode
-                              : is_adapter && learner.forward_mode() != config::LearnerForward::bf16
+                              : is_adapter && learner.forward_mode() != learner::LearnerForward::bf16
                                   ? "its fp32 masters, rounded as the sampler's"
-                              : learner.forward_mode() == config::LearnerForward::bf16
+                              : learner.forward_mode() == learner::LearnerForward::bf16
                                   ? "its fp32 masters in model.dtype"
                                   : mode + ", from decoded copies";
     lines.push_back(ours[i].name + ": sampler " + ours[i].what + "; learner " + reads +
@@ -133,7 +133,7 @@ void WeightPublisher::publish_weights() {
 }
 
 void WeightPublisher::publish_for_learner(RolloutSource& source) {
-  if (run_.recipe().quant.learner_forward == config::LearnerForward::bf16) return;
+  if (run_.recipe().quant.learner.forward == learner::LearnerForward::bf16) return;
   source.drain();
   publish_weights();
 }
@@ -164,7 +164,7 @@ Metrics WeightPublisher::metrics_of_step() {
   if (are_quantized && values.count > 0)
     metrics["quant/changed_fraction"] = static_cast<double>(changed) / static_cast<double>(values.count);
   if (quant.noise.start > 0) metrics["quant/gain_noise_std"] = noise_sigma_;
-  if (kv_format(quant) == quant::KvFormat::fp8_e4m3 && quant.kv_when != config::CalibrateKv::once &&
+  if (kv_format(quant) == quant::KvFormat::fp8_e4m3 && quant.kv_when != CalibrateKv::once &&
       !samples_on_gpu(run_.recipe()))
     metrics["quant/kv_saturated_fraction"] = sampler_.decoder.kv_scales().saturated_fraction;
   return metrics;

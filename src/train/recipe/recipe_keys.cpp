@@ -1,5 +1,9 @@
 #include <utility>
 
+#include "data/keys.h"
+#include "decoder/keys.h"
+#include "learner/keys.h"
+#include "model/keys.h"
 #include "train/recipe/automatic.h"
 #include "train/recipe/sections.h"
 
@@ -16,10 +20,6 @@ constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kMaxSamples = 65'536;    // samples per prompt, and sequences decoded at once
 constexpr std::int64_t kMaxBatch = 1'048'576;   // prompts or demonstrations per update
 constexpr std::int64_t kMaxTokens = 1'048'576;  // tokens per text, decoder tick or micro-batch
-constexpr std::int64_t kMaxPageTokens = 4096;
-constexpr std::int64_t kMaxPages = 16'777'216;
-constexpr std::int64_t kMaxRank = 1024;
-constexpr std::int64_t kMaxNewtonSchulz = 100;
 
 Type<ResumeFrom> resume_from() {
   const Type<ResumeFrom> path{"PATH",
@@ -32,21 +32,9 @@ Type<ResumeFrom> resume_from() {
   return word_or("auto", ResumeFrom{}, word_or("never", ResumeFrom{ResumeMode::never}, path));
 }
 
-void add_update_rule(OnResume on_resume, Section<OptimRecipe> section) {
-  using O = OptimRecipe;
-  section.add(on_resume, "lr", &O::lr, real(kPositive), "peak learning rate");
-  section.add(on_resume, "betas", &O::betas, list_of(real(kFrom0ToBelow1), 2),
-              "AdamW's decay rates of the two moments");
-  section.add(on_resume, "weight_decay", &O::weight_decay, real(kAtLeast0),
-              "decoupled weight decay; norms and biases have none");
-  section.add(on_resume, "lr_warmup_steps", &O::lr_warmup_steps, integer(0), "optimizer updates of linear warm-up");
-  section.add(on_resume, "lr_scheduler", &O::lr_scheduler, "learning rate schedule after the warm-up");
-  section.add(on_resume, "grad_clip", &O::grad_clip, real(kAtLeast0), "maximum gradient norm; 0: no clipping");
-}
-
 void add_mode(config::Keys& keys, const Catalog& catalog) {
-  add_key(keys, "mode", Access(&Recipe::mode), option_of(catalog.modes),
-          "a paper's system: sets the defaults of other keys", "each key's own default");
+  keys.add(make_key(keys, "mode", Access(&Recipe::mode), option_of(catalog.modes),
+                    "a paper's system: sets the defaults of other keys", "each key's own default"));
 }
 
 void add_model(config::Keys& keys) {
@@ -80,13 +68,7 @@ void add_data(config::Keys& keys) {
            "sampling weight of each file in train_files; []: each row once per epoch");
   data.add(free, "val_files", &D::val_files, list_of(input_path()), "held-out prompts, in the formats of train_files");
   data.only_with({"data.train_files", "or data.val_files set", reads_files});
-  data.add(allow_change, "prompt_key", &D::prompt_key,
-           "field that holds the prompt; a.b: field b of a; \"a, b\": the one that the row has", "prompt or question");
-  data.add(allow_change, "ground_truth_key", &D::ground_truth_key,
-           "field that holds the ground truth; paths and lists as for data.prompt_key",
-           "ground_truth, answer or reward_model.ground_truth");
-  data.add(allow_change, "data_source_key", &D::data_source_key, "field that names the row's data source",
-           "data_source if present, else the file's name");
+  qrl::data::add_field_keys(data.of<qrl::data::FieldNames>());
   data.only_with({});
   data.add(allow_change, "filter", &D::filter,
            R"(conditions on rows of train_files: "level >= 3", "subject == 'Number Theory'"; others are skipped)")
@@ -118,13 +100,7 @@ void add_prompts(config::Keys& keys, const Choices<tasks::Generator>& generators
   data.add(fixed, "shuffle", &D::shuffle, "shuffle the prompts anew in each epoch");
   data.add(fixed, "seed", &D::seed, "seed of the shuffle").unset_is("trainer.seed");
   data.add(fixed, "prompt_template", &D::prompt_template, text_with_one("{prompt}"), "text around each prompt");
-  data.add(fixed, "chat_template", &D::chat_template,
-           word_or_path({kChatTemplateNames.begin(), kChatTemplateNames.end()}),
-           "Jinja chat template; auto: the model's own, or plain if it has none");
-  data.add(fixed, "system_prompt", &D::system_prompt, "system message of each prompt", "the template's own, if any");
-  data.add(fixed, "enable_thinking", &D::enable_thinking,
-           "the template's enable_thinking; with false, Qwen3's responses begin with an empty thought",
-           "the template's own choice");
+  qrl::data::add_template_keys(data.of<qrl::data::TemplateOptions>());
   data.add(fixed, "parse_special_tokens", &D::parse_special_tokens,
            "read control tokens spelled in the data's prompts as tokens; false: as text");
 }
@@ -147,22 +123,10 @@ void add_rollout(config::Keys& keys, const MatchedForward& decided) {
               "nucleus (top-p) sampling in training, at most " + std::to_string(kMaxKeptTokens) + " tokens; 1: off");
   rollout.add(allow_change, "top_k", &O::top_k, word_or("-1", std::int64_t{-1}, integer(1, kMaxKeptTokens)),
               "top-k sampling in training; -1: off");
-  rollout.add(
-      free, "max_num_seqs", &O::max_num_seqs, word_or("auto", O{}.max_num_seqs, integer(1, kMaxSamples)),
-      "maximum sequences decoded at once; auto: 256, or more if the learner shares the GPU and the KV cache has room");
-  rollout.add(free, "max_num_batched_tokens", &O::max_num_batched_tokens, integer(1, kMaxTokens),
-              "maximum tokens per decoder tick");
-  rollout.add(fixed, "page_size", &O::page_size, integer(1, kMaxPageTokens), "tokens per KV page");
-  rollout.add(free, "kv_pages", &O::kv_pages, integer(1, kMaxPages), "KV cache size in pages",
-              "room for max_num_seqs sequences of maximum length; on a GPU, as many as fit");
-  rollout
-      .add(free, "gpu_memory_utilization", &O::gpu_memory_utilization, real(kAbove0To1),
-           "share of GPU memory to use in total; KV pages get what weights and activations leave",
-           "on a GPU without kv_pages 0.9, or 0.5 if the learner shares it")
-      .only_with("rollout.device", "cuda")
-      .excludes("rollout.kv_pages", "set only one");
+  decoder::add_keys(rollout.of<decoder::DecoderOptions>());
+  rollout.behind("rollout.gpu_memory_utilization");
   rollout.add(allow_change, "stop", &O::stop, "stop strings; kept at the end of the response");
-  rollout.add(fixed, "prefix_sharing", &O::prefix_sharing, "share the prompt's KV pages among its samples");
+  rollout.behind("rollout.prefix_sharing");
   add_auto(rollout, "bitwise", &O::bitwise,
            "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, no "s
            "fp8_e4m3 KV cache, one device, and on a GPU no top_k or top_p; " +
@@ -170,8 +134,6 @@ void add_rollout(config::Keys& keys, const MatchedForward& decided) {
       .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own GEMM gives its bits")
       .needs("true", "quant.rollout.kv_cache", "other than fp8_e4m3", "use int8 or bf16");
   rollout.add(free, "free_cache_engine", &O::free_cache_engine, "free the KV cache's memory while the learner works");
-  rollout.add(free, "enforce_eager", &O::enforce_eager, "launch CUDA kernels one by one, without CUDA graphs")
-      .only_with("rollout.device", "cuda");
 }
 
 void size_micro_batch(Recipe& recipe) {
@@ -190,7 +152,7 @@ void add_sft(config::Keys& keys, const Choices<tasks::Generator>& generators) {
       "set sft.steps to the shared cold start's; or set model.path to start from any checkpoint's weights"};
   sft.add(fixed, "batch_size", &S::batch_size, integer(1, kMaxBatch), "demonstrations, or rows of files, per update");
   sft.add(free, "save_freq", &S::save_freq, integer(0), "updates between checkpoints; 0: only at the end");
-  add_update_rule(fixed, Section(keys, "sft", sft.access().at(&S::optim)));
+  learner::add_update_rule(fixed, Section(keys, "sft", sft.access().at(&S::optim)));
   add_generator(fixed, sft.inner("demonstrations", &S::demonstrations), generators, "trainer.seed", true);
   sft.add(fixed, "train_files", &S::train_files, list_of(input_path()),
           "conversations to train on instead of sft.demonstrations: `messages`, or `prompt` with `response`")
@@ -213,34 +175,11 @@ void add_sft(config::Keys& keys, const Choices<tasks::Generator>& generators) {
   sft.add(fixed, "loss_on", &S::loss_on, "tokens in the loss: all assistant turns, the last one, or all tokens");
 }
 
-/// Accepts all-linear, stored as an empty list, or a list of modules.
-Type<std::vector<std::string>> modules() {
-  Type<std::vector<std::string>> some = list_of(text());
-  some.read = [read = some.read](const YamlNode& node) {
-    std::vector<std::string> list = read(node);
-    if (list.empty())
-      throw ParseError{"[]", "name modules: [q_proj, v_proj]; to train without adapters set lora.rank: 0"};
-    return list;
-  };
-  return word_or("all-linear", std::vector<std::string>(), some);
-}
-
 void add_lora(config::Keys& keys) {
   using L = LoraRecipe;
   Section lora(keys, "lora", &Recipe::lora);
-  lora.add(fixed, "rank", &L::rank, integer(0, kMaxRank), "rank of the LoRA adapters; 0: train all weights")
-      .needs("above 0", "trainer.zero_stage", "0", "adapters are small, so every rank keeps them all")
-      .needs("above 0", "optim.name", "adamw", "Muon updates whole matrices only: set optim.name: adamw")
-      .needs("above 0", "quant.uaq_scale", "default",
-             "the base's quantized values never change: set quant.uaq_scale: 1")
-      .needs("above 0", "quant.rollout.profile", "unset",
-             "the base is quantized once, without a profile: set quant.rollout.profile: null");
+  model::add_adapter_keys(lora.of<model::LoraConfig>());
   lora.only_with("lora.rank", "above 0");
-  lora.add(fixed, "alpha", &L::alpha, real(kPositive), "adapters are scaled by alpha / rank");
-  lora.add(fixed, "rslora", &L::rslora, "scale by alpha / sqrt(rank) instead");
-  lora.add(fixed, "target_modules", &L::target_modules, modules(),
-           "layers with adapters, by name or its end (q_proj); all-linear: all except lm_head");
-  lora.add(fixed, "train_norms", &L::train_norms, "also train the gains of all norms");
   lora.add(fixed, "path", &L::path, input_path(), "PEFT folder to start from, with the same rank, alpha and modules",
            "new adapters");
   lora.add(fixed, "sft", &L::sft,
@@ -262,30 +201,8 @@ void add_actor(config::Keys& keys) {
            "tokens per forward and backward pass; auto: 4096 or the longest sequence, or what fits in GPU memory")
       .fill = size_micro_batch;
   actor.add(allow_change, "ppo_epochs", &A::ppo_epochs, integer(1), "passes over the samples of a step");
-  actor.add(fixed, "logprob_chunk_tokens", &A::logprob_chunk_tokens,
-            word_or("auto", A{}.logprob_chunk_tokens, integer(1, kMaxTokens)),
-            "tokens whose logits are in memory at once; auto: 1024, or on a GPU up to 4096");
-  actor.add(fixed, "activation_checkpointing", &A::activation_checkpointing,
-            word_or("auto", A{}.activation_checkpointing, type_of<bool>()),
-            "recompute activations in the backward pass to save memory; auto: only on a GPU without room for them");
-
-  Section optim(keys, "optim", &Recipe::optim);
-  optim.add(fixed, "name", &OptimRecipe::name,
-            "optimizer; muon updates the layers' matrices, and AdamW the rest with the same lr");
-  add_update_rule(allow_change, optim);
-  optim
-      .add(allow_change, "lr_warmup_ratio", &OptimRecipe::lr_warmup_ratio, real(kFrom0To1),
-           "share of the run's updates for warm-up, instead of lr_warmup_steps", "lr_warmup_steps")
-      .excludes("optim.lr_warmup_steps", "set only one: optim.lr_warmup_ratio: null, or the steps to their default");
-  optim.add(allow_change, "eps", &OptimRecipe::eps, real(kPositive), "AdamW's epsilon");
-  using M = decltype(OptimRecipe::muon);
-  auto muon = optim.inner("muon", &OptimRecipe::muon);
-  muon.only_with("optim.name", "muon");
-  muon.add(fixed, "momentum", &M::momentum, real(kFrom0ToBelow1), "decay rate of Muon's momentum");
-  muon.add(fixed, "nesterov", &M::nesterov, "use Nesterov momentum");
-  muon.add(fixed, "ns_steps", &M::ns_steps, integer(1, kMaxNewtonSchulz), "Newton-Schulz iterations per update");
-  muon.add(fixed, "match_adamw_rms", &M::match_adamw_rms,
-           "scale updates by 0.2 sqrt(max(rows, columns)), so that lr has AdamW's meaning");
+  learner::add_memory_keys(actor.of<learner::MemoryOptions>());
+  learner::add_optimizer_keys(Section(keys, "optim", &Recipe::optim));
 }
 
 void add_eval(config::Keys& keys) {
@@ -352,7 +269,9 @@ void add_trainer(config::Keys& keys) {
 }  // namespace
 
 Keys::Keys(Catalog catalog, const MatchedForward& decided)
-    : config::Keys({.sections = "model, data, rollout", .setting = "optim.lr=2e-6"}),
+    : config::Keys({.sections = "model, data, rollout",
+                    .setting = "optim.lr=2e-6",
+                    .json_lines = "name the file in data.train_files"}),
       catalog_(std::move(catalog)),
       matched_forward_(decided) {
   defaults_.keys = this;
@@ -375,6 +294,21 @@ Keys::Keys(Catalog catalog, const MatchedForward& decided)
   add_actor(*this);
   add_eval(*this);
   add_trainer(*this);
+  at("quant.learner.backward")
+      .needs("int8", "quant.rollout.weights", "int8", "use model_dtype")
+      // int32 sums over tokens are exact up to 132,103 terms (kMaxInt8Width in ops/dispatch/packed_linear.cpp). Terms
+      // are products of two int8 values, or of 128 and an int8 value.
+      .needs("int8", "actor.max_tokens_per_micro_batch", "at most 131072", "int32 sums are exact up to there")
+      .needs("fp8_e4m3", "quant.rollout.granularity", "block128",
+             "only square blocks keep their scales when transposed: set quant.rollout.weights: fp8_e4m3 and "
+             "granularity: block128, or use model_dtype");
+  at("lora.rank")
+      .needs("above 0", "trainer.zero_stage", "0", "adapters are small, so every rank keeps them all")
+      .needs("above 0", "optim.name", "adamw", "Muon updates whole matrices only: set optim.name: adamw")
+      .needs("above 0", "quant.uaq_scale", "default",
+             "the base's quantized values never change: set quant.uaq_scale: 1")
+      .needs("above 0", "quant.rollout.profile", "unset",
+             "the base is quantized once, without a profile: set quant.rollout.profile: null");
   for (const char* name : {"rollout.max_num_seqs", "actor.logprob_chunk_tokens", "actor.activation_checkpointing"}) {
     Key& key = at(name);
     key.fill = [state = key.fill](Recipe& recipe) {  // with a learner on a GPU, the run chooses

@@ -1,7 +1,6 @@
-#include "train/recipe/sections.h"
-
-#include <algorithm>
 #include <set>
+
+#include "train/recipe/sections.h"
 
 namespace qrl::train {
 
@@ -28,13 +27,6 @@ void add_generator(config::OnResume on_resume, config::Section<GeneratorRecipe> 
       if (!param.at_most.empty()) key.needs("", prefix + param.at_most, "at least " + key.name, "set both");
     }
   }
-}
-
-std::int64_t tokens_per_micro_batch(const Recipe& recipe) {
-  const config::AutoValue<std::int64_t>& size = recipe.actor.max_tokens_per_micro_batch;
-  if (!size.is_auto || learns_on_gpu(recipe)) return size;
-  const std::int64_t sequence = recipe.data.max_prompt_length + recipe.data.max_response_length;
-  return std::max({ActorRecipe{}.max_tokens_per_micro_batch.value, sequence, recipe.sft.max_length.value_or(0)});
 }
 
 }  // namespace qrl::train
