@@ -335,7 +335,7 @@ TEST_CASE("quantized learner: a missing snapshot or one of other weights is refu
 TEST_CASE("update-aware scaling: where gains are 1 + w, they take the factor, and no bit changes") {
   const model::ModelConfig config = test::with_flags(test::tiny_config(false, true), model::Family::gemma3);
   learner::LearnerOptions options = test::options();
-  options.numerics.forward = config::LearnerForward::low_bit;
+  options.numerics.forward = learner::LearnerForward::low_bit;
   const auto world = dist::make_solo();
   const auto scores = [&](float scale) {
     learner::Learner learner(config, test::tiny_weights(config), options, *world);
