@@ -129,8 +129,8 @@ void add_optimizer_keys(config::Section<OptimizerOptions> optim) {
 void add_numerics_keys(config::Section<Numerics> learner, const std::string& auto_text) {
   using N = Numerics;
   add_auto(learner, "forward", &N::forward,
-           "the learner's linear layers: bf16 (in model.dtype), fake_quant (dequantized values), or low_bit (the "
-           "sampler's own GEMM; on a GPU, rollouts must be there); " +
+           "learner's linear layers: bf16, fake_quant (dequantized values) or low_bit (the sampler's GEMM, on its "
+           "device); " +
                auto_text);
   learner
       .add(fixed, "backward", &N::backward,

@@ -117,7 +117,7 @@ void set_former_automatic(Recipe& recipe, const Recipe& recorded, const config::
 std::string auto_text_of_forward(const MatchedForward& decided) {
   if (!decided.on_cpu && !decided.on_gpu) return "auto: bf16";
   const std::string where = decided.on_cpu && decided.on_gpu ? "" : decided.on_cpu ? " on the CPU" : " on a GPU";
-  return "auto: low_bit with quantized weights" + where + ", without a profile or lora.publish merge; " +
+  return "auto: low_bit with quantized weights" + where + " without profile or lora.publish merge; " +
          (decided.on_gpu ? "fake_quant for a learner on a GPU with the sampler on the CPU; " : "") + "else bf16";
 }
 
