@@ -44,7 +44,7 @@ QuantizedOnDevice rows_there(Format format, std::int64_t width, const quant::Rot
 
 }  // namespace
 
-TEST_CASE("device rows with a rotation: the CPU's bits, in every format and block; an adapter's input is not rotated") {
+TEST_CASE("device rows with a rotation: the CPU's bits, in every format and block, an adapter's input is not rotated") {
   if (!find_device()) return;
   const target::Stream stream;
   base::Team alone = base::Team::solo();
