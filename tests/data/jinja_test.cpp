@@ -101,8 +101,10 @@ TEST_CASE("Jinja: a substring search counts its comparisons toward the time limi
         long_text + in_loop("{{ t|length }}"), long_text + in_loop("{% if t is eq(t) %}{% endif %}"),
         long_text + in_loop("{% if big[t] %}{% endif %}"), many_filters}) {
     INFO(text.substr(0, 100) << " … " << text.substr(text.size() - std::min<std::size_t>(text.size(), 60)));
-    // The dearest takes 0.15, and up to 0.6 beside other work.
-    CHECK(qrl::test::seconds_on_xeon([&] { render(text, big); }) < 1.5);
+    double least = 1e9;  // the dearest takes 0.15, and now and then 0.6 beside other work
+    for (int attempt = 0; attempt < 6 && !(least < 0.5); ++attempt)
+      least = std::min(least, qrl::test::seconds_on_xeon([&] { render(text, big); }));
+    CHECK(least < 0.5);
   }
   CHECK(render("{{ big.k19999 }}", big) == std::pair(std::string("19999"), true));
   CHECK(render("{% for k in big %}{{ big[k] }}{% endfor %}", big).first.ends_with("1999819999"));
