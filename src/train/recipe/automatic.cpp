@@ -40,7 +40,7 @@ Chosen<learner::LearnerForward> chosen_forward(const Recipe& recipe) {
     return {learner::LearnerForward::fake_quant,
             std::string("the CPU's sampler has the GEMMs of low_bit") + unmeasured};
   return {learner::LearnerForward::low_bit,
-          std::string("real weights learn more by it (docs/science/real-weights.md)") + (samples ? unmeasured : "")};
+          std::string("runs on real weights favor it (docs/science/real-weights.md)") + (samples ? unmeasured : "")};
 }
 
 /// Reads quant.learner.forward after its choice.
