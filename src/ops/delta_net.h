@@ -34,6 +34,8 @@ struct DeltaShape {
   std::int64_t row_width() const { return channels() + out_width(); }
 };
 inline constexpr std::int64_t kMaxConvWidth = 4;
+/// A head's dk and dv are multiples of kDeltaDimMultiple up to kMaxDeltaDim.
+inline constexpr std::int64_t kDeltaDimMultiple = 16, kMaxDeltaDim = 256;
 
 struct DeltaWeights {
   const float* taps_CT = nullptr;  ///< [C, conv_width]; the last tap is the token's own
@@ -57,17 +59,10 @@ struct DeltaRun {
   std::byte* state = nullptr;
 };
 
-/// Computes q, k and v, and the gates. SPMD (ops/linear.h); call team.barrier() before delta_rule.
-/// `projections`: [*, row_width()]. `gates_in`: [*, 2·Hv], b of all heads, then a.
-/// Writes `mixed`, [*, C], and `gates`, [*, 2·Hv]: β of all heads, then e^g.
-void delta_inputs(base::Team& team, const DeltaShape& shape, const DeltaWeights& weights,
-                  std::span<const DeltaRun> runs, const float* projections, const float* gates_in, float* mixed,
-                  float* gates);
-
-/// Applies the delta rule, the norm and the gate z of `projections` to what delta_inputs computed. SPMD. Writes `out`,
-/// [*, Hv·dv].
-void delta_rule(base::Team& team, const DeltaShape& shape, const DeltaWeights& weights, std::span<const DeltaRun> runs,
-                const float* projections, const float* mixed, const float* gates, float* out);
+/// Computes a layer's rows from their projections up to the gate z. SPMD (ops/linear.h). `projections`: [*,
+/// row_width()]. `gates_in`: [*, 2·Hv], b of all heads, then a. Writes `out`, [*, Hv·dv].
+void delta_net(base::Team& team, const DeltaShape& shape, const DeltaWeights& weights, std::span<const DeltaRun> runs,
+               const float* projections, const float* gates_in, float* out);
 
 /// Describes packed sequences of a micro-batch. Prefixes and continuations are as in VarlenAttention: a continuation
 /// begins with its prefix's state and last rows.
@@ -77,7 +72,7 @@ struct PackedDelta {
   const std::int32_t* sequence_starts = nullptr;   ///< S+1 offsets into the rows
   std::int64_t num_sequences = 0;                  ///< S
   const std::uint8_t* continues_prefix = nullptr;  ///< [S]: 1 if the sequence continues a prefix, else 0; null: all 0
-  const float* projections = nullptr;              ///< [N, row_width()]
+  MixedArray projections;                          ///< [N, row_width()]
   const float* gates_in = nullptr;                 ///< [N, 2·Hv], b then a
 };
 
@@ -87,12 +82,12 @@ inline constexpr std::int64_t kDeltaChunk = 64;
 /// Returns how many chunks the sequences have. Each sequence begins with a chunk of its own.
 std::int64_t num_delta_chunks(const PackedDelta& packed);
 
-/// Computes out, [N, Hv·dv], with the bits of delta_inputs and delta_rule. Writes S before each chunk to `kept`,
-/// [chunks, Hv, dk, dv], unless null. Splits (family, head) pairs over base::num_threads().
+/// Computes out, [N, Hv·dv], with the bits of delta_net if projections are fp32. Writes S before each chunk to `kept`,
+/// [chunks, Hv, dk, dv], unless null. Splits (family, key head) pairs over base::num_threads().
 void packed_delta(const PackedDelta& packed, MixedArray out, float* kept);
 
 struct DeltaGradients {
-  float *d_projections = nullptr, *d_gates_in = nullptr;  ///< overwritten; as projections and gates_in
+  float *d_projections = nullptr, *d_gates_in = nullptr;  ///< overwritten; fp32, as projections and gates_in
   /// accumulated; null: not computed
   float *d_taps_CT = nullptr, *d_a_log_H = nullptr, *d_dt_bias_H = nullptr, *d_gain_V = nullptr;
 };
