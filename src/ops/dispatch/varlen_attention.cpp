@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "ops/dispatch/families.h"
 #include "ops/kernels/kernels.h"
 #include "ops/kernels/varlen_attention.h"
 #include "ops/scratch.h"
@@ -22,35 +23,12 @@ void check(const VarlenAttention& attention) {
                     " key heads of " + std::to_string(attention.head_dim));
 }
 
-struct Families {
-  std::vector<Family> all;
-  std::int64_t longest = 0;  ///< largest number of rows that a sequence attends to, prefix included
-};
-
-Families families_of(const VarlenAttention& attention) {
-  Families families;
-  std::int64_t prefix_length = 0;
-  for (std::int64_t s = 0; s < attention.num_sequences; ++s) {
-    const bool continues = attention.continues_prefix != nullptr && attention.continues_prefix[s] != 0;
-    QRL_INVARIANT(!continues || s > 0, "varlen attention", "a prefix before the sequence that continues it",
-                  "no prefix");
-    const std::int64_t length = attention.sequence_starts[s + 1] - attention.sequence_starts[s];
-    if (continues) {
-      families.all.back().end_sequence = s + 1;
-    } else {
-      families.all.push_back({s, s + 1});
-      prefix_length = length;
-    }
-    families.longest = std::max(families.longest, continues ? prefix_length + length : length);
-  }
-  return families;
-}
-
 /// Runs body(family, kv_head, scratch) for all families and key heads, scheduled dynamically. Calls write disjoint
 /// outputs.
 template <class Body>
 void for_each_head(const VarlenAttention& attention, const VarlenAttentionKernels& table, const Body& body) {
-  const Families families = families_of(attention);
+  const Families families =
+      families_of(attention.sequence_starts, attention.num_sequences, attention.continues_prefix, "varlen attention");
   const auto num_floats = static_cast<std::int64_t>(table.num_scratch_floats(families.longest, attention.head_dim));
   const std::int64_t num_tasks = static_cast<std::int64_t>(families.all.size()) * attention.num_kv_heads;
   std::atomic<std::int64_t> next_task{0};

@@ -18,6 +18,7 @@ constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinea
 inline constexpr int kInt4Candidates = 3;
 
 struct AttentionKernels;
+struct DeltaKernels;
 struct MatmulKernels;
 struct TrainingKernels;
 struct VarlenAttentionKernels;
@@ -124,6 +125,7 @@ struct Kernels {
   const AttentionKernels* attention;
   const VarlenAttentionKernels* varlen_attention;
   const TrainingKernels* training;
+  const DeltaKernels* delta_net;
 };
 
 /// Kernels that replace avx512's on the amx path.
@@ -161,6 +163,7 @@ extern const MatmulKernels kBf16Matmul, kF32Matmul;
 extern const AttentionKernels kAttention;
 extern const VarlenAttentionKernels kVarlenAttention;
 extern const TrainingKernels kTraining;
+extern const DeltaKernels kDeltaNet;
 float max_abs(const float* x, std::int64_t n);
 float rotate(const RotateTask& task);
 void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* quantized);

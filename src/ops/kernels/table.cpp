@@ -36,6 +36,7 @@ constinit const Kernels kKernels = {
     .attention = &kAttention,
     .varlen_attention = &kVarlenAttention,
     .training = &kTraining,
+    .delta_net = &kDeltaNet,
 };
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE
