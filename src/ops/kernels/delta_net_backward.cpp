@@ -1,5 +1,5 @@
-// The backward pass of gated DeltaNet over one chunk, in the parallel form: with c the running sum of g from the
-// chunk's beginning, S the state before it and D_ij = exp(c_i − c_j),
+// The backward pass of gated DeltaNet over one chunk, in the parallel form. c is the running sum of g from the chunk's
+// beginning, S the state before the chunk, S' that after it, and D_ij = exp(c_i − c_j):
 //   (I + A) Δ = β (V − e^c K S),  A_ij = β_i k_i·k_j D_ij for i > j;
 //   O = e^c Q S + P Δ,  P_ij = q_i·k_j D_ij for i ≥ j;  S' = e^{c_end} S + (e^{c_end − c} K)ᵀ Δ.
 #include "ops/kernels/delta_rows.h"
