@@ -2,6 +2,8 @@
 //
 // Keys and values go from device memory to registers. Shared memory holds the queries, but no keys or values. Each lane
 // dequantizes its own 16-byte loads to mma fragments; this fixes the order of sums.
+#include <cmath>
+
 #include "cuda/attention/attention_join.cuh"
 #include "cuda/attention/attention_task.h"
 #include "cuda/attention/attention_tile.cuh"
@@ -52,7 +54,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   using S = Share<format, kDim>;
   using Elements = KvElements<format>;
   const auto width = static_cast<int>(task.pages.head_dim);
-  const float softmax_scale = 1.0F / sqrtf(static_cast<float>(width)) * key_scale;
+  const float softmax_scale = task.score_scale * key_scale;
   for (int query = warp_idx(); query < block.num_queries; query += kWarps) {
     const float* from = task.q + (shared.row[query] * task.num_heads + shared.head[query]) * width;
     float inverse = 1, unit = 1;
@@ -83,7 +85,7 @@ QRL_DEVICE void bring_queries(const AttentionTask& task, const Block& block, flo
   }
 }
 
-template <KvFormat format, int kDim, int kTiles>
+template <KvFormat format, int kDim, int kTiles, bool kWindowed>
 QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<format, kDim, kTiles>& shared) {
   using S = Share<format, kDim>;
   using Elements = KvElements<format>;
@@ -98,22 +100,32 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
   name_queries(task, block, shared);
   sync_block();
   bring_queries(task, block, key_scale, shared);
-  std::int32_t num_positions = 0;
+  std::int32_t num_positions = 0, seen_from = 0x7fffffff;
   for (int i = 0; i < tile.num_rows; ++i) {
     const std::int32_t position = task.where.positions[task.work.rows[tile.first_row + i]];
     num_positions = position >= num_positions ? position + 1 : num_positions;
+    if constexpr (kWindowed) {
+      const std::int32_t from = first_seen<kWindowed>(task, position);
+      seen_from = from < seen_from ? from : seen_from;
+    }
   }
+  int first_chunk = tile.first_chunk;
+  // Chunks before all rows' windows are skipped.
+  if (kWindowed && seen_from / kAttentionChunk > first_chunk) first_chunk = seen_from / kAttentionChunk;
   sync_block();
-  TileOfQueries<format, kDim, kTiles> lanes{pages,          shared,     lane_idx() / 4,
-                                            lane_idx() % 4, warp_idx(), (block.num_queries + 7) / 8};
+  TileOfQueries<format, kDim, kTiles, kWindowed> lanes{pages,          shared,     lane_idx() / 4,
+                                                       lane_idx() % 4, warp_idx(), (block.num_queries + 7) / 8};
 
-  for (int chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
+  for (int chunk = first_chunk; chunk < tile.end_chunk; ++chunk) {
     const int first = chunk * kAttentionChunk;
     const int count = num_positions - first < kAttentionChunk ? num_positions - first : kAttentionChunk;
-    // Entries past the last position get that position's slot. Their weights are 0.
+    // Entries past the last position get that position's slot, and those before all windows that of the first position
+    // seen, whose page exists. Their weights are 0.
 #pragma unroll 1  // a larger factor spills registers
     for (int i = thread_idx(); i < kAttentionChunk; i += kThreads) {
-      const std::int64_t slot = pages.slot_of(page_ids, first + (i < count ? i : count - 1), block.kv_head);
+      int at = first + (i < count ? i : count - 1);
+      if (kWindowed && at < seen_from) at = seen_from;
+      const std::int64_t slot = pages.slot_of(page_ids, at, block.kv_head);
       shared.bytes_at[i] = pages.at.byte_at(slot);
       if (!Elements::kScaled) continue;
       shared.key_scales[i] = pages.key_slot_scales[slot];
@@ -123,7 +135,7 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     lanes.prefetch_first(count);
 
     float score[kSteps][kTiles][2][2], largest[kTiles], sum[kTiles];
-    lanes.make_scores(first, count, score);
+    lanes.make_scores(first, count, task.window, score);
     lanes.largest_of(score, largest);
     lanes.put(largest, &Stats::largest);
     sync_block();
@@ -142,7 +154,8 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
     const bool is_last = chunk + 1 == tile.end_chunk;
     for (int query = lanes.warp; query < block.num_queries; query += kWarps) {
       const std::int64_t row = shared.row[query], head = shared.head[query];
-      const bool sees = first <= shared.last_position[query];
+      const std::int32_t last = shared.last_position[query];
+      const bool sees = first <= last && first + kAttentionChunk > first_seen<kWindowed>(task, last);
       Stats of_chunk;
       for (int warp = 0; warp < kWarps; ++warp) {
         const Stats& of_warp = shared.stats[warp][query];
@@ -158,14 +171,15 @@ QRL_DEVICE void attend(const AttentionTask& task, std::int64_t tile_idx, Shared<
         task.partial_stats[2 * partial + 1] = of_chunk.sum;
         continue;
       }
-      join_chunk(task, shared, {query, row, head, chunk, sees, is_last}, of_chunk, block.kv_head);
+      const bool is_first = kWindowed && chunk == first_chunk;
+      join_chunk<kWindowed>(task, shared, {query, row, head, chunk, sees, is_first, is_last}, of_chunk, block.kv_head);
     }
     sync_block();
   }
 }
 
-template <KvFormat format, int kDim, int kTiles>
-QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8))
+template <KvFormat format, int kDim, int kTiles, bool kWindowed>
+QRL_KERNEL_OF(kThreads, attention_blocks_at_once(format, kDim, kTiles == kSmallQueries / 8, kWindowed))
 void attention_kernel(AttentionTask task) {
   wait_for_kernel_before();
   auto& shared = *reinterpret_cast<Shared<format, kDim, kTiles>*>(shared_memory());
@@ -175,14 +189,16 @@ void attention_kernel(AttentionTask task) {
   const std::int64_t end = first + (kIsSmall ? counts.num_small : counts.num_large);
   // No barrier is needed here: each tile ends with one.
   for (std::int64_t tile_idx = first + block_x(); tile_idx < end; tile_idx += num_blocks_x())
-    attend(task, tile_idx, shared);
+    attend<format, kDim, kTiles, kWindowed>(task, tile_idx, shared);
 }
 
 template <KvFormat format, int kDim, int kTiles>
 void run_tiles(const AttentionTask& task, std::int64_t num_blocks, const Stream& stream) {
   const AttentionShape shape{task.num_heads, task.pages.at.num_kv_heads, task.pages.head_dim};
-  launch(attention_kernel<format, kDim, kTiles>, {num_blocks, shape.num_kv_heads * shape.heads_tiles()}, kThreads,
-         sizeof(Shared<format, kDim, kTiles>), stream, task);
+  launch(
+      task.window == 0 ? attention_kernel<format, kDim, kTiles, false> : attention_kernel<format, kDim, kTiles, true>,
+      {num_blocks, shape.num_kv_heads * shape.heads_tiles()}, kThreads, sizeof(Shared<format, kDim, kTiles>), stream,
+      task);
 }
 
 template <KvFormat format, int kDim>
@@ -198,9 +214,17 @@ void run_format(const AttentionTask& task, const Stream& stream) {
   else run_both<format, 256>(task, stream);
 }
 
+template <bool kWindowed>
+void join_width(const AttentionTask& task, const Stream& stream) {
+  if (task.pages.head_dim <= 128) join_rows<4, kWindowed>(task, stream);
+  else join_rows<8, kWindowed>(task, stream);
+}
+
 }  // namespace
 
-void attention(const AttentionTask& task, const Stream& stream) {
+void attention(const AttentionTask& wanted, const Stream& stream) {
+  AttentionTask task = wanted;
+  if (task.score_scale == 0) task.score_scale = 1.0F / std::sqrt(static_cast<float>(task.pages.head_dim));
   switch (task.pages.format) {
     case KvFormat::bf16:
       run_format<KvFormat::bf16>(task, stream);
@@ -211,8 +235,8 @@ void attention(const AttentionTask& task, const Stream& stream) {
     default:
       run_format<KvFormat::fp8_e4m3>(task, stream);
   }
-  if (task.pages.head_dim <= 128) join_rows<4>(task, stream);
-  else join_rows<8>(task, stream);
+  if (task.window == 0) join_width<false>(task, stream);
+  else join_width<true>(task, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -22,9 +22,11 @@ constexpr int max_tile_queries(std::int64_t head_dim) { return head_dim <= 128 ?
 /// Number of positions that a block's warps together process in one round. The first rounds of a chunk read its keys,
 /// the later rounds its values.
 inline constexpr int kRoundPositions = 64;
-/// Returns how many blocks fit on a multiprocessor without spilling registers.
-constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small) {
-  return !is_small || head_dim > 128 ? 2 : format == quant::KvFormat::fp8_e4m3 ? 4 : 3;
+/// Returns how many blocks fit on a multiprocessor without spilling registers. A window takes more of them.
+constexpr int attention_blocks_at_once(quant::KvFormat format, std::int64_t head_dim, bool is_small,
+                                       bool is_windowed = false) {
+  if (!is_small || head_dim > 128) return 2;
+  return (format == quant::KvFormat::fp8_e4m3 ? 4 : 3) - (is_windowed ? 1 : 0);
 }
 /// Returns how many rounds ahead a block prefetches to L2. The prefetches of all blocks together must stay well below
 /// L2's size.

@@ -32,9 +32,19 @@ struct AttentionTask {
   float* context;
   std::uint16_t* context_bf16 = nullptr;
   std::int64_t bf16_stride = 0;
+  float score_scale = 0;    ///< factor of the scores; 0: 1/sqrt(E)
+  std::int32_t window = 0;  ///< maximum positions that a row attends to, its own too; 0: no limit
 };
 
-/// Computes causal attention of each row's q heads over its pages, with softmax scale 1/sqrt(E). Operands are rounded
+/// Returns the first position that a row at `position` attends to. Kernels have one instance for tasks with a window
+/// and one for those without: the latter's loops need no registers for it.
+template <bool kWindowed>
+QRL_HD std::int32_t first_seen(const AttentionTask& task, std::int32_t position) {
+  if constexpr (!kWindowed) return 0;
+  else return position < task.window ? 0 : position - task.window + 1;
+}
+
+/// Computes causal attention of each row's q heads over its pages. Operands are rounded
 /// like the CPU's (ops/paged_attention.h), except for e4m3 pages:
 /// - bf16: queries and softmax weights are rounded to bf16. Weights are rounded before they are summed. Products are
 ///   exact. Sums are fp32, in the tensor core's order and rounding.

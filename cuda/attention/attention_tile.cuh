@@ -71,7 +71,7 @@ struct Shared {
   std::int32_t last_position[kQueries];  // last position that the query attends to; −1: no query
 };
 
-template <quant::KvFormat format, int kDim, int kTiles>
+template <quant::KvFormat format, int kDim, int kTiles, bool kWindowed>
 struct TileOfQueries {
   using S = Share<format, kDim>;
   using Elements = KvElements<format>;
@@ -116,8 +116,9 @@ struct TileOfQueries {
   }
 
   /// Computes score[s][n][h][j], the score of query 8n + g at position step_at(s) + 8h + 2t + j of the chunk. Scores of
-  /// masked positions are −∞.
-  QRL_DEVICE void make_scores(int first_position, int count, float (&score)[kSteps][kTiles][2][2]) {
+  /// masked positions are −∞: later ones, and those `window` or more positions before the query.
+  QRL_DEVICE void make_scores(int first_position, int count, [[maybe_unused]] std::int32_t window,
+                              float (&score)[kSteps][kTiles][2][2]) {
     std::int32_t last_position[kTiles];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) last_position[n] = shared.last_position[8 * n + g];
@@ -144,7 +145,8 @@ struct TileOfQueries {
           const float key_scale = Elements::kScaled && idx < count ? shared.key_scales[idx] : 1.0F;
 #pragma unroll
           for (int n = 0; n < kTiles; ++n) {
-            const bool seen = idx < count && first_position + idx <= last_position[n];
+            bool seen = idx < count && first_position + idx <= last_position[n];
+            if constexpr (kWindowed) seen = seen && last_position[n] - (first_position + idx) < window;
             Sum terms[Elements::kTerms];
 #pragma unroll
             for (int term = 0; term < Elements::kTerms; ++term) terms[term] = sums[term][n / 2][h][n % 2 * 2 + j];

@@ -14,14 +14,21 @@ struct alignas(16) Words {
   std::uint32_t word[4];
 };
 
-/// Stores a head's key or value in the pages' format, in one warp. Each lane holds pairs of elements i and i + half.
+/// Places the pairs that a head's lanes hold: those that rotate together, then the other elements.
+struct Pairs {
+  int half, rotating;  ///< number of all pairs, and of those that rotate
+  QRL_DEVICE int low(int i) const { return i < rotating ? i : i + rotating; }
+  QRL_DEVICE int high(int i) const { return i < rotating ? i + rotating : i + half; }
+};
+
+/// Stores a head's key or value in the pages' format, in one warp. Each lane holds pairs of elements.
 template <KvFormat kFormat, int kPairs>
 struct HeadStore {
   const KvPages& pages;
   std::uint8_t* quantized;  // keys or values
   float* slot_scales;       // int8 only
   float head_scale;         // fp8_e4m3 only
-  QRL_DEVICE void operator()(std::int64_t slot, int half, const float (&first)[kPairs],
+  QRL_DEVICE void operator()(std::int64_t slot, const Pairs& pairs, const float (&first)[kPairs],
                              const float (&second)[kPairs]) const {
     std::uint8_t* to = quantized + pages.at.byte_at(slot);
     float scale = head_scale;
@@ -40,7 +47,7 @@ struct HeadStore {
 #pragma unroll
     for (int p = 0; p < kPairs; ++p) {
       const int i = lane_idx() + 32 * p;
-      if (i < half) put(to, i, i + half, first[p], second[p], scale);
+      if (i < pairs.half) put(to, pairs.low(i), pairs.high(i), first[p], second[p], scale);
     }
   }
   QRL_DEVICE static void put(std::uint8_t* to, int i, int j, float first, float second, float scale) {
@@ -71,6 +78,8 @@ void rope_kernel(RopeTask task) {
   wait_for_kernel_before();
   const std::int64_t row = block_x();
   const int width = static_cast<int>(task.pages.head_dim), half = width / 2;
+  const int rotary_dim = task.rotary_dim < 0 ? width : static_cast<int>(task.rotary_dim);
+  const Pairs pairs{half, rotary_dim / 2};
   const int num_heads = static_cast<int>(task.num_heads), num_kv_heads = static_cast<int>(task.pages.at.num_kv_heads);
   const int all_heads = num_heads + 2 * num_kv_heads;
   const std::int32_t position = task.where.positions[row], first_page = task.where.first_pages[row];
@@ -83,21 +92,21 @@ void rope_kernel(RopeTask task) {
     for (int p = 0; p < kPairs; ++p) {
       const int i = lane_idx() + 32 * p;
       const bool is_there = i < half && first_head + h < all_heads;
-      first[h][p] = is_there ? task.heads.at(row, from + i) : 0.0F;
-      second[h][p] = is_there ? task.heads.at(row, from + half + i) : 0.0F;
+      first[h][p] = is_there ? task.heads.at(row, from + pairs.low(i)) : 0.0F;
+      second[h][p] = is_there ? task.heads.at(row, from + pairs.high(i)) : 0.0F;
       if (task.bias == nullptr || !is_there) continue;
-      first[h][p] += task.bias[from + i];
-      second[h][p] += task.bias[from + half + i];
+      first[h][p] += task.bias[from + pairs.low(i)];
+      second[h][p] += task.bias[from + pairs.high(i)];
     }
   }
   if (position < 0) return;
-  const float* cosines = task.rope_table + static_cast<std::int64_t>(position) * width;
+  const float* cosines = task.rope_table + static_cast<std::int64_t>(position) * rotary_dim;
   float cosine[kPairs], sine[kPairs];
 #pragma unroll
   for (int p = 0; p < kPairs; ++p) {
     const int i = lane_idx() + 32 * p;
-    cosine[p] = i < half ? cosines[i] : 0.0F;
-    sine[p] = i < half ? cosines[half + i] : 0.0F;
+    cosine[p] = i < pairs.rotating ? cosines[i] : 1.0F;
+    sine[p] = i < pairs.rotating ? cosines[pairs.rotating + i] : 0.0F;
   }
 #pragma unroll
   for (int h = 0; h < kWarpHeads; ++h) {
@@ -106,7 +115,11 @@ void rope_kernel(RopeTask task) {
     const bool is_query = head < num_heads, is_value = head >= num_heads + num_kv_heads;
     const float* gain = is_value ? nullptr : is_query ? task.q_norm_E : task.k_norm_E;
     float inverse = 1;
-    if (gain != nullptr) {
+    const bool is_whole = task.inverse_rms_N2 != nullptr;
+    if (gain != nullptr && is_whole) {
+      inverse = task.inverse_rms_N2[2 * row + (is_query ? 0 : 1)];
+      gain += (is_query ? head : head - num_heads) * width;
+    } else if (gain != nullptr) {
       float squares = 0;
 #pragma unroll
       for (int p = 0; p < kPairs; ++p) {
@@ -121,8 +134,8 @@ void rope_kernel(RopeTask task) {
       if (i >= half || is_value) continue;
       float a = first[h][p], b = second[h][p];
       if (gain != nullptr) {
-        a = a * inverse * gain[i];
-        b = b * inverse * gain[half + i];
+        a = a * inverse * gain[pairs.low(i)];
+        b = b * inverse * gain[pairs.high(i)];
       }
       first[h][p] = fmaf(a, cosine[p], -(b * sine[p]));
       second[h][p] = fmaf(b, cosine[p], a * sine[p]);
@@ -133,8 +146,8 @@ void rope_kernel(RopeTask task) {
       for (int p = 0; p < kPairs; ++p) {
         const int i = lane_idx() + 32 * p;
         if (i >= half) continue;
-        to[i] = first[h][p];
-        to[half + i] = second[h][p];
+        to[pairs.low(i)] = first[h][p];
+        to[pairs.high(i)] = second[h][p];
       }
       continue;
     }
@@ -144,7 +157,7 @@ void rope_kernel(RopeTask task) {
     const HeadStore<kFormat, kPairs> store{task.pages, is_value ? task.pages.values : task.pages.keys,
                                            is_value ? task.pages.value_slot_scales : task.pages.key_slot_scales,
                                            kFormat == KvFormat::fp8_e4m3 ? head_scales[kv_head] : 1.0F};
-    store(slot, half, first[h], second[h]);
+    store(slot, pairs, first[h], second[h]);
   }
 }
 

@@ -27,18 +27,21 @@ struct RowPlaces {
   const std::int32_t* page_ids;
 };
 
-/// Adds the bias to q, k and v heads. Applies RMSNorm over E to q and k heads if gains are given, then rotates these
-/// heads (RoPE). Writes q heads to `q`, fp32 [*, H·E], and k and v to the row's slot. Skips padding rows.
+/// Adds the bias to q, k and v heads. Applies RMSNorm to q and k heads if gains are given, then rotates the first
+/// rotary_dim elements of these heads (RoPE). Writes q heads to `q`, fp32 [*, H·E], and k and v to the row's slot.
+/// Skips padding rows.
 struct RopeTask {
   GemmRows heads;
   std::int64_t num_heads;
   const float* bias;                 ///< null: none
-  const float *q_norm_E, *k_norm_E;  ///< null: none
+  const float *q_norm_E, *k_norm_E;  ///< null: none; with inverse_rms_N2 of all heads together, [H·E] and [K·E]
   float eps;
-  const float* rope_table;  ///< [positions, E]: cosines, then sines
+  const float* rope_table;  ///< [positions, rotary_dim]: cosines, then sines
   RowPlaces where;
   KvPages pages;
   float* q;
+  std::int64_t rotary_dim = -1;           ///< −1: E
+  const float* inverse_rms_N2 = nullptr;  ///< from projection_rms; null: norms over E
 };
 void rope_and_store(const RopeTask& task, std::int64_t num_rows, const Stream& stream);
 

@@ -37,7 +37,12 @@ Blocks::Blocks(const EngineOptions& options, const TickMemory& ticks, const Weig
       gated_(ticks.max_rows(), options.model.intermediate_size),
       partial_contexts_(floats(ticks.max_partials() * options.model.q_size())),
       partial_stats_(floats(ticks.max_partials() * options.model.num_attention_heads * 2)),
-      max_rows_(ticks.max_rows()) {}
+      max_rows_(ticks.max_rows()) {
+  const model::ModelConfig& config = options.model;
+  if (config.norms != model::NormPlace::before || config.residual_multiplier != 1)
+    branch_rows_ = floats(max_rows_ * config.hidden_size);
+  if (config.qk_norm_whole) inverse_rms_ = floats(max_rows_ * 2);
+}
 
 void Blocks::reserve_adapters(std::int64_t rank) {
   if (!wide_rows_.empty()) return;
@@ -76,7 +81,8 @@ void Blocks::multiply(const QuantizedRows& x, const MatrixMemory& w, std::int64_
 }
 
 void Blocks::embed(const TickArrays& arrays, const std::int32_t* sampled, const Stream& stream) {
-  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, sampled, options_.model.hidden_size, x_.as<float>()},
+  QRL_CUDA_TARGET::embed({weights_.embedding_VD(), arrays.tokens, sampled, options_.model.hidden_size, x_.as<float>(),
+                          options_.model.embedding_multiplier},
                          arrays.shape.rows, stream);
   branch_ = {};
 }
@@ -84,6 +90,17 @@ void Blocks::embed(const TickArrays& arrays, const std::int32_t* sampled, const 
 void Blocks::resume(const float* x, std::int64_t num_rows, const Stream& stream) {
   copy_on_device(x_.data(), x, static_cast<std::size_t>(num_rows * options_.model.hidden_size) * sizeof(float), stream);
   branch_ = {};
+}
+
+GemmRows Blocks::branch_of(const Memory& gain, const float*& bias, std::int64_t num_rows, const Stream& stream) const {
+  const GemmRows y = rows_of(y_, width_stride_);
+  if (branch_rows_.empty()) return y;
+  const model::ModelConfig& config = options_.model;
+  branch_rows({y, bias, gain.as<float>(), config.rms_norm_eps, config.residual_multiplier, config.hidden_size,
+               branch_rows_.as<float>()},
+              num_rows, stream);
+  bias = nullptr;
+  return {branch_rows_.data(), config.hidden_size, true};
 }
 
 void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream) {
@@ -95,10 +112,17 @@ void Blocks::store(std::size_t layer_idx, const TickArrays& arrays, const KvPage
                  wide_rows(layer.qkv, before)},
                 num_rows, stream);
   multiply(before, layer.qkv, num_rows, qkv_, qkv_stride_, adapter_products_.qkv, stream);
-  rope_and_store(
-      {rows_of(qkv_, qkv_stride_), config.num_attention_heads, layer.qkv.bias.as<float>(), layer.q_norm_E.as<float>(),
-       layer.k_norm_E.as<float>(), config.rms_norm_eps, weights_.rope_table(), arrays.where, pages, q_.as<float>()},
-      num_rows, stream);
+  const GemmRows qkv = rows_of(qkv_, qkv_stride_);
+  if (config.qk_norm_whole)
+    projection_rms({qkv, layer.qkv.bias.as<float>(), config.q_size(), config.kv_size(), config.rms_norm_eps,
+                    inverse_rms_.as<float>()},
+                   num_rows, stream);
+  const model::RopeKind rope = config.rope(static_cast<std::int64_t>(layer_idx));
+  rope_and_store({qkv, config.num_attention_heads, layer.qkv.bias.as<float>(), layer.q_norm_E.as<float>(),
+                  layer.k_norm_E.as<float>(), config.rms_norm_eps, weights_.rope_table(rope), arrays.where, pages,
+                  q_.as<float>(), rope == model::RopeKind::none ? 0 : config.rotary_dim(),
+                  config.qk_norm_whole ? inverse_rms_.as<float>() : nullptr},
+                 num_rows, stream);
 }
 
 void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPages& pages, const Stream& stream) {
@@ -111,17 +135,22 @@ void Blocks::attend(std::size_t layer_idx, const TickArrays& arrays, const KvPag
   const bool is_bf16 = attended.element == quant::Element::bf16 && attended.rotation.block == 0;
   attention({q_.as<float>(), config.num_attention_heads, arrays.where, pages, arrays.attention,
              partial_stats_.as<float>(), partial_contexts_.as<float>(), context_.as<float>(),
-             is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride},
+             is_bf16 ? static_cast<std::uint16_t*>(attended.quantized) : nullptr, attended.stride, config.score_scale(),
+             static_cast<std::int32_t>(config.window(static_cast<std::int64_t>(layer_idx)))},
             stream);
   if (!is_bf16) quantize_rows({context_.as<float>(), attended, wide_rows(layer.o, attended)}, num_rows, stream);
   multiply(attended, layer.o, num_rows, y_, width_stride_, adapter_products_.o, stream);
-  norm_quantize({x_.as<float>(), rows_of(y_, width_stride_), layer.o.bias.as<float>(), layer.post_norm_D.as<float>(),
-                 nullptr, config.rms_norm_eps, after, wide_rows(layer.gate_up, after)},
+  const float* bias = layer.o.bias.as<float>();
+  const GemmRows branch = branch_of(layer.attention_norm_D, bias, num_rows, stream);
+  norm_quantize({x_.as<float>(), branch, bias, layer.post_norm_D.as<float>(), nullptr, config.rms_norm_eps, after,
+                 wide_rows(layer.gate_up, after)},
                 num_rows, stream);
   multiply(after, layer.gate_up, num_rows, gate_up_, gate_up_stride_, adapter_products_.gate_up, stream);
-  swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated, wide_rows(layer.down, gated)}, num_rows, stream);
+  swiglu_quantize({rows_of(gate_up_, gate_up_stride_), gated, wide_rows(layer.down, gated), config.gate}, num_rows,
+                  stream);
   multiply(gated, layer.down, num_rows, y_, width_stride_, adapter_products_.down, stream);
-  branch_ = rows_of(y_, width_stride_);
+  const float* no_bias = nullptr;
+  branch_ = branch_of(layer.mlp_norm_D, no_bias, num_rows, stream);
 }
 
 }  // namespace qrl::cuda::QRL_CUDA_TARGET

@@ -57,6 +57,9 @@ class Blocks {
  private:
   Memory gemm_memory(std::int64_t count) const;
   GemmRows rows_of(const Memory& y, std::int64_t stride) const { return {y.data(), stride, options_.f32_gemms}; }
+  /// Returns what the residual stream adds of a GEMM's result y_: the result, or its norm with `gain`, times the
+  /// model's factor. `bias` is then in it, and becomes null.
+  GemmRows branch_of(const Memory& gain, const float*& bias, std::int64_t num_rows, const Stream& stream) const;
   /// Returns memory for a bf16 copy of x, which the adapter of `w` reads. Returns null if `w` has no adapter, or if x
   /// is bf16 and not rotated.
   std::uint16_t* wide_rows(const MatrixMemory& w, const QuantizedRows& x) const;
@@ -71,6 +74,8 @@ class Blocks {
   Memory x_, qkv_, q_, context_, y_, gate_up_;
   QuantizedMemory normed_, attended_, gated_;
   Memory partial_contexts_, partial_stats_;  // attention's chunk results
+  Memory branch_rows_;                       // fp32 [*, D]; empty if GEMMs' results are added as they are
+  Memory inverse_rms_;                       // fp32 [*, 2]; empty without norms over whole projections
   std::int64_t max_rows_;
   Memory wide_rows_;                                       // bf16 copy of a matrix's input, for its adapter
   model::Block<std::monostate, Memory> adapter_products_;  // A · x; zero-padded, because GEMMs read the padding

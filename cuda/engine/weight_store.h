@@ -32,7 +32,8 @@ using HostLayer = model::Block<const float*, HostMatrix>;
 struct HostWeights {
   const std::uint16_t* embedding_VD = nullptr;  ///< bf16; null: as for HostMatrix::panels
   const float* final_norm_D = nullptr;          ///< fp32
-  const float* rope_table = nullptr;            ///< fp32 [max_positions, E]: cosines, then sines
+  const float* rope_table = nullptr;            ///< fp32 [max_positions, rotary_dim]: cosines, then sines
+  const float* sliding_rope_table = nullptr;    ///< that of model::RopeKind::sliding; null: none
   std::vector<HostLayer> layers;
   HostMatrix lm_head;  ///< bf16 or int8
 };

@@ -104,7 +104,9 @@ void Weights::upload(const HostWeights& host, const Stream& stream) {
               "set quant.rollout.weights to another format than fp32, and quant.rollout.lm_head to auto or int8");
   put(embedding_, host.embedding_VD, static_cast<std::size_t>(config.vocab_size * config.hidden_size) * 2, stream);
   put_floats(final_norm_, host.final_norm_D, config.hidden_size, stream);
-  put_floats(rope_table_, host.rope_table, options_.max_positions * config.head_dim, stream);
+  put_floats(rope_table_, host.rope_table, options_.max_positions * config.rotary_dim(), stream);
+  if (config.sliding_rope_theta > 0)
+    put_floats(sliding_rope_table_, host.sliding_rope_table, options_.max_positions * config.rotary_dim(), stream);
   layers_.resize(host.layers.size());
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const HostLayer& from = host.layers[i];
@@ -229,9 +231,10 @@ std::int64_t Weights::rewrite(std::span<const Master> masters, const Stream& str
       const auto size = static_cast<std::int64_t>(vector.num_bytes() / sizeof(float));
       QRL_INVARIANT(0 <= master.first && master.first + master.count <= size, "rewrite",
                     "elements of a vector of " + std::to_string(size), std::to_string(master.count));
-      store_vector({master.values, master.count, to_device(factors_, master.factors, master.count, stream),
-                    vector.as<float>() + master.first, not_finite},
-                   stream);
+      store_vector(
+          {master.values, master.count, to_device(factors_, master.factors, master.count, stream),
+           vector.as<float>() + master.first, not_finite, master.weight.is_bias ? 0.0F : options_.model.norm_offset},
+          stream);
     }
     ++not_finite;
   }

@@ -51,7 +51,9 @@ class Weights {
   bool uploaded() const { return !layers_.empty(); }
   const std::uint16_t* embedding_VD() const { return embedding_.as<std::uint16_t>(); }
   const float* final_norm_D() const { return final_norm_.as<float>(); }
-  const float* rope_table() const { return rope_table_.as<float>(); }
+  const float* rope_table(model::RopeKind kind) const {
+    return (kind == model::RopeKind::sliding ? sliding_rope_table_ : rope_table_).as<float>();
+  }
   const LayerMemory& layer(std::size_t idx) const { return layers_[idx]; }
   std::size_t num_layers() const { return layers_.size(); }
   const DeviceMatrix& lm_head() const { return lm_head_.view; }
@@ -72,7 +74,7 @@ class Weights {
   const float* to_device(Memory& memory, const float* from, std::int64_t count, const Stream& stream);
 
   EngineOptions options_;
-  Memory embedding_, final_norm_, rope_table_;
+  Memory embedding_, final_norm_, rope_table_, sliding_rope_table_;
   std::vector<LayerMemory> layers_;
   MatrixMemory lm_head_;
   Memory staging_;                                                   // panels of one matrix

@@ -182,7 +182,7 @@ QRL_KERNEL void store_vector_kernel(StoreTask task) {
   const std::int64_t begin = block_x() * kSegment;
   const std::int64_t end = begin + kSegment < task.count ? begin + kSegment : task.count;
   for (std::int64_t i = begin + thread_idx(); i < end; i += kThreads) {
-    const float value = task.values[i];
+    const float stored = task.values[i], value = task.offset == 0 ? stored : stored + task.offset;
     note(magnitude_of(value), task.not_finite);
     static_cast<float*>(task.to)[i] = task.divisors != nullptr ? value / task.divisors[i] : value;
   }

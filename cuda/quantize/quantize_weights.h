@@ -38,14 +38,15 @@ struct RotateWeightsTask {
 };
 void rotate_weights(const RotateWeightsTask& task, const Stream& stream);
 
-/// Describes `count` values to store. round_table stores bf16 (nearest even); store_vector stores fp32 and first
-/// divides by `divisors`, unless they are null.
+/// Describes `count` values to store. round_table stores bf16 (nearest even); store_vector stores fp32, first adds
+/// `offset`, unless it is 0, and divides by `divisors`, unless they are null.
 struct StoreTask {
   const float* values;
   std::int64_t count;
   const float* divisors;  ///< store_vector only; null: none
   void* to;
   std::uint32_t* not_finite;
+  float offset = 0;  ///< store_vector only
 };
 void round_table(const StoreTask& task, const Stream& stream);
 void store_vector(const StoreTask& task, const Stream& stream);

@@ -176,7 +176,9 @@ QRL_KERNEL void embed_kernel(EmbedTask task) {
   if (token < 0) token = task.sampled[-1 - token];
   if (token < 0) token = 0;
   const std::uint16_t* from = task.table_VD + token * task.width;
-  const Quad quad = quads::widen(quads::load<kWhole>(from, first, width), false);
+  Quad quad = quads::widen(quads::load<kWhole>(from, first, width), false);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) quad.at[e] *= task.factor;
   quads::store<kWhole>(task.x + row * task.width, first, width, quad);
 }
 
@@ -197,6 +199,7 @@ void norm_quantize_kernel(NormTask task) {
   const quads::GemmRow added(task.added, source, 0);
   float* values = value_memory();
   const bool adds = task.added.values != nullptr, adds_bias = adds && task.added_bias != nullptr;
+  const bool norms = task.gain != nullptr;
   float squares[kSums] = {};
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
     quads::Raw entering[Own::kCount], branch[Own::kCount] = {}, bias[Own::kCount] = {};
@@ -222,13 +225,13 @@ void norm_quantize_kernel(NormTask task) {
   const float inverse = 1.0F / sqrtf(mean + task.eps);
   RowQuantizer<kThreads, kRounding> to(task.out, task.wide, row, {0, stride});
   for (int begin = Own::begin(); begin < stride; begin += Own::kStep) {
-    quads::Raw gains[Own::kCount];
-    Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
+    quads::Raw gains[Own::kCount] = {};
+    if (norms) Own::load(begin, gains, [&](int first) { return quads::load<kWhole>(task.gain, first, width); });
     Own::each(begin, stride, [&](int i, int first) {
       Quad quad = *reinterpret_cast<const Quad*>(values + first);  // needs no barrier: this thread wrote it
       const Quad gain = quads::widen(gains[i], true);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) quad.at[e] = quad.at[e] * inverse * gain.at[e];
+      for (int e = 0; e < 4; ++e) quad.at[e] = norms ? quad.at[e] * inverse * gain.at[e] : quad.at[e];
       to.take(first, quad);
     });
   }
@@ -247,6 +250,39 @@ QRL_KERNEL void add_kernel(AddTask task) {
 #pragma unroll
   for (int e = 0; e < 4; ++e) sums.at[e] += branch.at[e];
   quads::store<kWhole>(task.sums + row * task.width, first, width, sums);
+}
+
+/// Returns the sum of squares of y + bias over a part of a row, in a fixed order.
+QRL_DEVICE float part_squares(const GemmRows& y, const float* bias, std::int64_t row, int first, int count) {
+  float squares = 0;
+  for (int i = first + thread_idx(); i < first + count; i += kThreads) {
+    const float value = y.at(row, i) + (bias == nullptr ? 0.0F : bias[i]);
+    squares = fmaf(value, value, squares);
+  }
+  return block_sum<kThreads / 32>(squares, exchange_memory());
+}
+
+QRL_KERNEL void branch_kernel(BranchTask task) {
+  wait_for_kernel_before();
+  const std::int64_t row = block_x();
+  const auto width = static_cast<int>(task.width);
+  float inverse = 1;
+  if (task.gain != nullptr)
+    inverse = 1.0F / sqrtf(part_squares(task.y, task.bias, row, 0, width) / static_cast<float>(width) + task.eps);
+  for (int i = thread_idx(); i < width; i += kThreads) {
+    float value = task.y.at(row, i) + (task.bias == nullptr ? 0.0F : task.bias[i]);
+    if (task.gain != nullptr) value = value * inverse * task.gain[i];
+    task.to[row * task.width + i] = value * task.factor;
+  }
+}
+
+QRL_KERNEL void projection_kernel(ProjectionTask task) {
+  wait_for_kernel_before();
+  const std::int64_t row = block_x();
+  const bool is_key = block_y() == 1;
+  const int first = is_key ? static_cast<int>(task.q) : 0, count = static_cast<int>(is_key ? task.k : task.q);
+  const float mean = part_squares(task.heads, task.bias, row, first, count) / static_cast<float>(count);
+  if (thread_idx() == 0) task.inverse_rms_N2[2 * row + (is_key ? 1 : 0)] = 1.0F / sqrtf(mean + task.eps);
 }
 
 template <int kOwn, Rounding kRounding>
@@ -281,6 +317,10 @@ void swiglu_quantize_kernel(SwigluTask task) {
   const quads::GemmRow gate_row(task.halves, row, 0), up_row(task.halves, row, task.out.width);
   const Segment segment = own_segment<kRounding>(task.out);
   RowQuantizer<kBlockThreads, kRounding> to(task.out, task.wide, row, segment);
+  // GELU with tanh is g · sigmoid(2z), z = √(2/π) · (g + 0.044715 g³).
+  constexpr float kFirst = 1.5957691216F, kThird = kFirst * 0.044715F;
+  const bool is_silu = task.activation == base::Gate::silu;
+  const auto exponent = [is_silu](float g) { return is_silu ? g : g * (kFirst + kThird * (g * g)); };
   for (int begin = segment.begin + Own::begin(); begin < segment.end; begin += Own::kStep) {
     quads::Raw gates[Own::kCount], ups[Own::kCount];
     Own::load(begin, gates, [&](int first) { return gate_row.load<kWhole>(first, width); });
@@ -289,7 +329,7 @@ void swiglu_quantize_kernel(SwigluTask task) {
       const Quad gate = quads::widen(gates[i], !kWhole && gate_row.is_f32);
       Quad quad = quads::widen(ups[i], !kWhole && up_row.is_f32);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-gate.at[e])) * quad.at[e];
+      for (int e = 0; e < 4; ++e) quad.at[e] = gate.at[e] / (1.0F + expf(-exponent(gate.at[e]))) * quad.at[e];
       to.take(first, quad);
     });
   }
@@ -352,6 +392,12 @@ void norm_quantize(const NormTask& task, std::int64_t num_rows, const Stream& st
                                                    : norm_quantize_kernel<kWideRowThreads, rounding.value>,
            {num_rows}, kThreads, shared_bytes_of(task.out.stride), stream, task);
   });
+}
+void branch_rows(const BranchTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(branch_kernel, {num_rows}, kThreads, shared_bytes_of(0), stream, task);
+}
+void projection_rms(const ProjectionTask& task, std::int64_t num_rows, const Stream& stream) {
+  launch(projection_kernel, {num_rows, 2}, kThreads, shared_bytes_of(0), stream, task);
 }
 void add_rows(const AddTask& task, std::int64_t num_rows, const Stream& stream) {
   const bool is_whole =

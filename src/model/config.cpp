@@ -216,18 +216,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   return config;
 }
 
-std::string missing_on_gpu(const ModelConfig& config) {
-  if (config.embedding_multiplier != 1 || config.residual_multiplier != 1 || config.score_scale() != 0)
-    return "multipliers of embeddings, residuals and scores";
-  if (config.norms != NormPlace::before) return "norms behind attention and MLP";
-  if (config.norm_offset != 0) return "norms of 1 + w";
-  if (config.gate != base::Gate::silu) return "gated GELU";
-  if (config.qk_norm_whole) return "norms over whole projections";
-  if (config.rotary_dim() != config.head_dim) return "rotary positions in a part of a head (partial_rotary_factor)";
-  if (!config.no_rope_layers.empty()) return "layers without rotary positions";
-  if (!config.sliding_layers.empty()) return "sliding windows";
-  return {};
-}
+std::string missing_on_gpu(const ModelConfig& config) { return config.has_experts() ? "experts" : ""; }
 
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);

@@ -162,7 +162,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where);
 /// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
 ModelConfig read_config(const std::filesystem::path& file);
 
-/// Returns the first part of the model that the CUDA kernels lack: "multipliers", …; empty if they have all.
+/// Returns the first part of the model that the CUDA kernels lack: "experts"; empty if they have all.
 std::string missing_on_gpu(const ModelConfig& config);
 
 /// Returns the keys that are neither read nor known to be harmless.

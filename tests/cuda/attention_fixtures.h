@@ -199,7 +199,9 @@ inline Attended attend(const Pool& pool, const Rows& rows, const std::vector<flo
        contexts.data(),
        context.data(),
        bf16_stride > 0 ? quantized.data() : nullptr,
-       bf16_stride},
+       bf16_stride,
+       heads.score_scale,
+       static_cast<std::int32_t>(heads.window)},
       stream);
   stream.wait();
   done.context = context.read();

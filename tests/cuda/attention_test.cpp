@@ -62,6 +62,54 @@ TEST_CASE("device attention: equals the CPU's on the same bytes, in every KV for
   }
 }
 
+TEST_CASE("device attention: with windows and a factor of the scores, equals the CPU's, whole, chunked and tiled") {
+  if (!find_device()) return;
+  // Windows of 1, within a chunk, over chunks and over segments of 2,048 positions; rows at W − 1, W, W + 1 and 3 W.
+  for (const std::int64_t window : {1, 7, 200, 300, 2100}) {
+    for (const KvFormat format : kFormats) {
+      ops::HeadShape heads{4, 2, 16, 0.4F};
+      const Pool pool(format, heads, 16, shuffled(300));
+      Pool windowed(format, heads, 16, shuffled(300));
+      windowed.heads.window = window;
+      Rows rows;
+      for (const std::int64_t length : {window - 1, window, window + 1, std::min<std::int64_t>(3 * window, 4700)})
+        if (length > 0) rows.add(pool, consecutive(0, 300), static_cast<std::int32_t>(length) - 1);
+      rows.add(pool, consecutive(0, 300), 250, 20);
+      rows.add(pool, consecutive(0, 300), 4100);
+      rows.add(pool, consecutive(0, 300), 4600, 9);
+      const std::vector<float> q =
+          normal_values(static_cast<std::int64_t>(rows.positions.size() * row_floats(heads)), 1, 51);
+      const std::vector<float> want = on_cpu(windowed, rows, q);
+      INFO(quant::name(format) << ", windows of " << window);
+      std::vector<float> whole;
+      for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials}) {
+        for (const bool joins_segments : {false, true}) {
+          const std::vector<float> got = attend(windowed, rows, q, max_partials, 0, 0, joins_segments).context;
+          CHECK(first_beyond(got, want, bound(format).absolute, bound(format).relative) == "");
+          if (whole.empty()) whole = got;
+          CHECK(first_beyond(got, whole, 0, 0) == "");  // the same sums, however the work is split
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("device attention: pages before all windows are not read") {
+  if (!find_device()) return;
+  ops::HeadShape heads{4, 2, 16};
+  heads.window = 40;
+  for (const KvFormat format : kFormats) {
+    const Pool pool(format, heads, 16, shuffled(60));
+    Rows rows, freed;
+    rows.add(pool, consecutive(0, 60), 700, 3);
+    freed = rows;
+    for (std::size_t page = 0; page < (700 - 40) / 16; ++page) freed.page_ids[page] = 1 << 28;  // outside the pool
+    const std::vector<float> q = normal_values(static_cast<std::int64_t>(3 * row_floats(heads)), 1, 52);
+    for (const std::int64_t max_partials : {std::int64_t{0}, kManyPartials})
+      CHECK(attend(pool, freed, q, max_partials).context == attend(pool, rows, q, max_partials).context);
+  }
+}
+
 TEST_CASE("device attention: bf16 contexts are the fp32 ones rounded, with zeros behind them") {
   if (!find_device()) return;
   const ops::HeadShape heads{6, 2, 24};  // rows of 144

@@ -214,6 +214,25 @@ TEST_CASE("engine with int8 lm_head: samples the CPU's tokens, also for a vocabu
   }
 }
 
+TEST_CASE("engine: with every family's flags, samples the CPU's tokens") {
+  if (!find_device()) return;
+  using model::Family;
+  for (const Family family : {Family::mistral, Family::granite, Family::smollm3, Family::olmo2, Family::phi3,
+                              Family::gemma3, Family::olmo3}) {
+    model::ModelConfig config = qrl::test::with_flags(decoder::test::tiny_config(), family);
+    if (family == Family::mistral) {
+      config.sliding_window = 7;
+      for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) config.sliding_layers.push_back(layer);
+    }
+    const Sampled sampled = sample_on_both(Format::int8, KvFormat::int8, Gemms::f32, config);
+    INFO(model::spec_of(family).model_type << ": " << sampled.same_sequences << " of " << sampled.sequences
+                                           << " sequences are the same, log-probs up to " << sampled.farthest
+                                           << " apart");
+    CHECK(sampled.same_sequences * 10 >= sampled.sequences * 7);
+    CHECK(sampled.farthest < 0.1F);
+  }
+}
+
 TEST_CASE("engine in bf16: nine of ten next tokens equal the CPU's") {
   if (!find_device()) return;
   const Sampled sampled = sample_on_both(Format::bf16, KvFormat::bf16, Gemms::rounded);

@@ -107,20 +107,38 @@ std::vector<float> read_slot(const Pages& pages, std::int64_t page, std::int64_t
 
 }  // namespace
 
-TEST_CASE("device KV: keys, values and queries equal the CPU's, in every KV format") {
+namespace {
+
+/// Says which elements of a head rotate, and over what q and k are normalized.
+enum class Turns : std::uint8_t { all, some, none, some_normed_whole };
+
+}  // namespace
+
+TEST_CASE("device KV: keys, values and queries equal the CPU's, in every KV format, for whole and partial rotation") {
   if (!find_device()) return;
   const target::Stream stream;
+  std::vector<std::pair<Case, Turns>> cases;
   for (const Case& shape : kCases) {
+    for (const Turns turns : {Turns::all, Turns::some, Turns::none, Turns::some_normed_whole})
+      cases.emplace_back(shape, turns);
+  }
+  for (const auto& [shape, turns] : cases) {
     for (const KvFormat format : {KvFormat::bf16, KvFormat::int8, KvFormat::fp8_e4m3}) {
-      INFO(quant::name(format) << ", heads of " << shape.head_dim << ", " << shape.num_positions << " positions");
+      INFO(quant::name(format) << ", heads of " << shape.head_dim << ", " << shape.num_positions << " positions, case "
+                               << static_cast<int>(turns));
+      const bool is_whole = turns == Turns::some_normed_whole;
       const std::int64_t num_rows = shape.num_positions, width = shape.head_dim;
       const std::int64_t row_size = (shape.num_heads + 2 * shape.num_kv_heads) * width;
       const std::int64_t stride = round_up(row_size, kOutputTile);
       std::vector<std::uint16_t> qkv;
       for (const float value : normal_values(num_rows * stride, 1, 3)) qkv.push_back(bf16_of(value));
-      const std::vector<float> bias = normal_values(row_size, 0.5F, 4), q_gain = normal_values(width, 1, 5),
-                               k_gain = normal_values(width, 1, 6);
-      const base::Buffer table = ops::make_rope_table(num_rows, width, 10000);
+      const std::vector<float> bias = normal_values(row_size, 0.5F, 4),
+                               q_gain = normal_values(is_whole ? shape.num_heads * width : width, 1, 5),
+                               k_gain = normal_values(is_whole ? shape.num_kv_heads * width : width, 1, 6);
+      const std::int64_t rotary_dim = turns == Turns::none ? 0 : turns == Turns::all ? width : width / 4 * 2;
+      const base::Buffer table = ops::make_rope_table(num_rows, std::max<std::int64_t>(2, rotary_dim), 10000);
+      base::View angles = table.view();
+      angles.shape = {num_rows, rotary_dim};
       std::vector<std::int32_t> positions(static_cast<std::size_t>(num_rows));
       std::iota(positions.begin(), positions.end(), 0);
 
@@ -134,17 +152,26 @@ TEST_CASE("device KV: keys, values and queries equal the CPU's, in every KV form
       const std::vector<const std::int32_t*> tables(static_cast<std::size_t>(num_rows), pages.table.data());
       const ops::AttentionRows where{positions.data(), tables.data()};
       base::Team alone = base::Team::solo();
-      ops::rope_and_store(alone, pages.heads, {q_gain.data(), k_gain.data(), 1e-6F}, table.view(), where, {0, num_rows},
-                          pages.cpu, cpu_qkv.data());
+      ops::rope_and_store(alone, pages.heads, {q_gain.data(), k_gain.data(), 1e-6F, is_whole}, angles, where,
+                          {0, num_rows}, pages.cpu, cpu_qkv.data());
 
       const OnDevice<std::uint16_t> qkv_there(qkv);
       const OnDevice<float> bias_there(bias), q_gain_there(q_gain), k_gain_there(k_gain),
-          table_there(std::vector<float>(table.as<float>(), table.as<float>() + num_rows * width));
+          table_there(std::vector<float>(table.as<float>(), table.as<float>() + table.shape().numel())),
+          inverse(static_cast<std::size_t>(2 * num_rows));
       const OnDevice<std::int32_t> positions_there(positions), table_of_pages(pages.table),
           first_pages(static_cast<std::size_t>(num_rows));
       const target::RowPlaces places{positions_there.data(), first_pages.data(), table_of_pages.data()};
       in_both_orders([&] {
         const OnDevice<float> q(static_cast<std::size_t>(num_rows * shape.num_heads * width));
+        if (is_whole)
+          target::projection_rms({{qkv_there.data(), stride, false},
+                                  bias_there.data(),
+                                  shape.num_heads * width,
+                                  shape.num_kv_heads * width,
+                                  1e-6F,
+                                  inverse.data()},
+                                 num_rows, stream);
         target::rope_and_store({{qkv_there.data(), stride, false},
                                 shape.num_heads,
                                 bias_there.data(),
@@ -154,7 +181,9 @@ TEST_CASE("device KV: keys, values and queries equal the CPU's, in every KV form
                                 table_there.data(),
                                 places,
                                 pages.there(),
-                                q.data()},
+                                q.data(),
+                                rotary_dim,
+                                is_whole ? inverse.data() : nullptr},
                                num_rows, stream);
         stream.wait();
         std::vector<float> q_want;

@@ -175,10 +175,15 @@ TEST_CASE("device norm: adds, norms and quantizes, with row_ids it selects rows 
   }
 }
 
-TEST_CASE("device swiglu: takes gate and up from one row") {
+TEST_CASE("device swiglu: takes gate and up from one row, for SiLU and GELU") {
   if (!find_device()) return;
   const target::Stream stream;
-  for (const std::int64_t width : kWidths) {
+  std::vector<std::pair<std::int64_t, base::Gate>> cases;
+  for (const std::int64_t width : kWidths) cases.emplace_back(width, base::Gate::silu);
+  for (const std::int64_t width : {7, 96, 4099}) cases.emplace_back(width, base::Gate::gelu_tanh);
+  for (const auto& [each_width, each_gate] : cases) {
+    const std::int64_t width = each_width;
+    const base::Gate gate = each_gate;
     const std::int64_t stride = round_up(2 * width, kOutputTile);
     std::vector<std::uint16_t> gate_up;
     for (const float value : normal_values(kRows * stride, 4, 5)) gate_up.push_back(bf16_of(value));
@@ -189,11 +194,11 @@ TEST_CASE("device swiglu: takes gate and up from one row") {
     }
     ops::Activations want(quant::Format::f32, kRows, width);
     base::Team alone = base::Team::solo();
-    ops::swiglu(alone, base::Gate::silu, packed.data(), {0, kRows}, want);
+    ops::swiglu(alone, gate, packed.data(), {0, kRows}, want);
     const OnDevice<std::uint16_t> there(gate_up);
     in_both_orders([&] {
       const QuantizedOnDevice got(quant::Format::bf16, kRows, width);
-      target::swiglu_quantize({{there.data(), stride, false}, got.rows}, kRows, stream);
+      target::swiglu_quantize({{there.data(), stride, false}, got.rows, nullptr, gate}, kRows, stream);
       stream.wait();
       CHECK(first_beyond(got.dequantized(), dequantized_on_cpu(want), 1e-30, 0x1p-8) == "");
       // Quantized values equal the CPU's, except that one at a tie may be a neighbor.
@@ -204,7 +209,7 @@ TEST_CASE("device swiglu: takes gate and up from one row") {
         for (const float value : exact) most = std::max(most, std::fabs(value));
         const bool is_int8 = format == quant::Format::int8;
         const QuantizedOnDevice quantized(format, kRows, width);
-        target::swiglu_quantize({{there.data(), stride, false}, quantized.rows}, kRows, stream);
+        target::swiglu_quantize({{there.data(), stride, false}, quantized.rows, nullptr, gate}, kRows, stream);
         stream.wait();
         INFO(quant::name(format) << ", width " << width);
         CHECK(first_beyond(quantized.dequantized(), exact, most * (is_int8 ? 0.51 / 127 : 0x1p-18),
@@ -230,4 +235,75 @@ TEST_CASE("device embedding: rows belong to given or just sampled tokens") {
       want.push_back(float_of_bf16(table[static_cast<std::size_t>(token * 1300 + i)]));
   }
   CHECK(first_beyond(x.read(), want, 0, 0) == "");
+  target::embed({table_there.data(), tokens.data(), sampled.data(), 1300, x.data(), 2.5F}, 7, stream);
+  stream.wait();
+  for (float& value : want) value *= 2.5F;
+  CHECK(first_beyond(x.read(), want, 0, 0) == "");
+}
+
+TEST_CASE("device branches: are normed and multiplied as on the CPU, and a norm without a gain only quantizes") {
+  if (!find_device()) return;
+  const target::Stream stream;
+  for (const std::int64_t width : kWidths) {
+    const std::int64_t stride = round_up(width, kOutputTile);
+    std::vector<std::uint16_t> y;
+    for (const float value : normal_values(kRows * stride, 2, 41)) y.push_back(bf16_of(value));
+    const std::vector<float> gain = normal_values(width, 1, 42), bias = normal_values(width, 1, 43),
+                             x = normal_values(kRows * width, 1, 44);
+    std::vector<float> biased;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t i = 0; i < width; ++i)
+        biased.push_back(float_of_bf16(y[static_cast<std::size_t>(row * stride + i)]) +
+                         bias[static_cast<std::size_t>(i)]);
+    }
+    const OnDevice<std::uint16_t> y_there(y);
+    const OnDevice<float> gain_there(gain), bias_there(bias);
+    base::Team alone = base::Team::solo();
+    for (const bool has_gain : {true, false}) {
+      INFO("width " << width << (has_gain ? ", normed" : ""));
+      std::vector<float> want(biased.size());
+      ops::add_branch(alone, {width, has_gain ? gain.data() : nullptr, 1e-6F, 0.7F}, biased.data(), {0, kRows},
+                      want.data());
+      in_both_orders([&] {
+        const OnDevice<float> branch(biased.size());
+        target::branch_rows({{y_there.data(), stride, false},
+                             bias_there.data(),
+                             has_gain ? gain_there.data() : nullptr,
+                             1e-6F,
+                             0.7F,
+                             width,
+                             branch.data()},
+                            kRows, stream);
+        stream.wait();
+        CHECK(first_beyond(branch.read(), want, 1e-6, 1e-6) == "");
+
+        const OnDevice<float> x_there(x);
+        const QuantizedOnDevice all(quant::Format::bf16, kRows, width);
+        target::norm_quantize(
+            {x_there.data(), {branch.data(), width, true}, nullptr, nullptr, nullptr, 1e-6F, all.rows}, kRows, stream);
+        stream.wait();
+        std::vector<float> sums = x;
+        const std::vector<float> added = branch.read();
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += added[i];
+        CHECK(first_beyond(x_there.read(), sums, 0, 0) == "");
+        CHECK(first_beyond(all.dequantized(), sums, 0, 0x1p-8) == "");
+      });
+    }
+    // Roots of whole projections: the first 2/3 of a row, and the rest.
+    const std::int64_t q = width - width / 3, k = width / 3;
+    const OnDevice<float> inverse(2 * kRows);
+    target::projection_rms({{y_there.data(), stride, false}, bias_there.data(), q, k, 1e-6F, inverse.data()}, kRows,
+                           stream);
+    stream.wait();
+    std::vector<float> want;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (const auto& [first, count] : {std::pair(std::int64_t{0}, q), {q, k}}) {
+        double squares = 0;
+        for (std::int64_t i = first; i < first + count; ++i)
+          squares += std::pow(static_cast<double>(biased[static_cast<std::size_t>(row * width + i)]), 2);
+        want.push_back(static_cast<float>(1 / std::sqrt(squares / static_cast<double>(count) + 1e-6)));
+      }
+    }
+    CHECK(first_beyond(inverse.read(), want, 0, 1e-5) == "");
+  }
 }

@@ -30,6 +30,7 @@ struct BitwiseCase {
   bool qk_norm, qkv_bias, o_bias;
   std::int64_t rank = 0;     ///< of adapters
   quant::Rotation rotation;  ///< the widths then fit it
+  std::optional<model::Family> flags_of = {};
 };
 constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, true, false, false},
@@ -42,6 +43,12 @@ constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, true, false, false, 0, {32}},
     {Format::fp8_block128, KvFormat::bf16, 1.0F, true, false, false, 0, {64}},
     {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 5, {32}},
+    {Format::int8, KvFormat::int8, 1.0F, true, false, false, 0, {}, model::Family::gemma3},
+    {Format::int8, KvFormat::bf16, 1.0F, true, false, false, 3, {}, model::Family::gemma3},
+    {Format::bf16, KvFormat::bf16, 0.8F, true, false, false, 0, {}, model::Family::olmo3},
+    {Format::int8, KvFormat::int8, 1.0F, false, false, false, 0, {}, model::Family::granite},
+    {Format::fp8_channel, KvFormat::bf16, 1.0F, false, false, false, 0, {}, model::Family::phi3},
+    {Format::int8, KvFormat::bf16, 1.0F, false, false, false, 0, {}, model::Family::smollm3},
 };
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
@@ -102,6 +109,7 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
   if (one.rotation) config = test::in_blocks(config, one.rotation);
+  if (one.flags_of) config = test::with_flags(config, *one.flags_of);
   const auto world = dist::make_solo();
   LearnerOptions options = bitwise_options(one.kv, device);
   options.lora.rank = one.rank;

@@ -540,7 +540,7 @@ TEST_CASE("sliding window: layers and length are those of transformers' configur
         CHECK(read.sliding_layers == one.qwen);
         CHECK(read.sliding_window == one.window);
         CHECK(read.window(1) == read.sliding_window);
-        CHECK(missing_on_gpu(read) == "sliding windows");
+        CHECK(missing_on_gpu(read).empty());
       }
     }
   }

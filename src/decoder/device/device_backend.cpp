@@ -201,6 +201,8 @@ void DeviceBackend::upload_weights(bool has_base) {
     weights.embedding_VD = static_cast<const std::uint16_t*>(snapshot.embedding_VD().view().data);
   weights.final_norm_D = snapshot.final_norm_D().as<float>();
   weights.rope_table = ropes_.of(model::RopeKind::common).as<float>();
+  if (snapshot.config().sliding_rope_theta > 0)
+    weights.sliding_rope_table = ropes_.of(model::RopeKind::sliding).as<float>();
   weights.lm_head = host_matrix(snapshot.lm_head(), !has_base);
   for (std::int64_t i = 0; i < snapshot.config().num_hidden_layers; ++i) {
     const model::LayerSnapshot& from = snapshot.layer(i);

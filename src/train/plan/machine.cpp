@@ -60,11 +60,10 @@ void require_gpu(const Recipe& recipe, int device_number) {
 }
 
 void require_gpu_kernels(const Recipe& recipe, const model::ModelConfig& config) {
-  const std::string missing = config.has_experts() ? "experts" : model::missing_on_gpu(config);
+  const std::string missing = model::missing_on_gpu(config);
   if (missing.empty()) return;
   const auto require_cpu = [&](bool on_gpu, const char* key) {
-    QRL_REQUIRE(!on_gpu, key, "cpu for a model with " + missing, "cuda",
-                config.has_experts() ? model::kExpertsLack : "no kernels for GPUs compute them yet");
+    QRL_REQUIRE(!on_gpu, key, "cpu for a model with " + missing, "cuda", model::kExpertsLack);
   };
   require_cpu(learns_on_gpu(recipe), "trainer.device");
   require_cpu(samples_on_gpu(recipe), "rollout.device");
