@@ -49,20 +49,28 @@ struct LateUpdate {
   VecF delta[kVectors];
 };
 
-/// Reads S once: with kUpdates applies the late update and writes S back, then sums.
+static_assert(kDeltaDimMultiple % kLanes == 0);
+
+/// Points to a vector of S's first row (DeltaHeadState). The next row is kDeltaDimMultiple floats on.
+inline float* vector_of(float* state, std::int64_t dk, std::int64_t column) {
+  return state + column / kDeltaDimMultiple * dk * kDeltaDimMultiple + column % kDeltaDimMultiple;
+}
+
+/// Reads S once: with kUpdates applies the late update and writes S back, then sums. `s`: the first vector; the others
+/// are `apart` floats on.
 template <bool kUpdates, int kVectors>
-[[gnu::always_inline]] inline void read_columns(std::int64_t dk, std::int64_t dv, const LateUpdate<kVectors>& late,
+[[gnu::always_inline]] inline void read_columns(std::int64_t dk, std::int64_t apart, const LateUpdate<kVectors>& late,
                                                 const float* k, const float* q, float* s, ColumnSums<kVectors>& sums) {
   sums = {};
   const VecF decay = splat(late.decay);
   for (std::int64_t i = 0; i < dk; i += kParts) {
-    for (int part = 0; part < kParts; ++part, s += dv) {
+    for (int part = 0; part < kParts; ++part, s += kDeltaDimMultiple) {
       const VecF k_i = splat(k[i + part]), q_i = splat(q[i + part]);
       for (int v = 0; v < kVectors; ++v) {
-        VecF value = load(s + v * kLanes, All{});
+        VecF value = load(s + v * apart, All{});
         if constexpr (kUpdates) {
           value = fma(splat(late.k[i + part]), late.delta[v], value * decay);
-          store(s + v * kLanes, value, All{});
+          store(s + v * apart, value, All{});
         }
         sums.of_k[part][v] = fma(k_i, value, sums.of_k[part][v]);
         sums.of_q[part][v] = fma(q_i, value, sums.of_q[part][v]);
@@ -80,15 +88,17 @@ void advance_columns(const DeltaSegment& segment, const DeltaGates& gates, const
   LateUpdate<kVectors> late = {state + layout.update_k, state[layout.update_decay], {}};
   for (int v = 0; v < kVectors; ++v) late.delta[v] = load(state + layout.update_delta + column + v * kLanes, All{});
 
+  float* s = vector_of(state, dk, column);
+  const std::int64_t apart = vector_of(state, dk, column + kLanes) - s;
   for (std::int64_t r = 0; r < segment.num_rows; ++r) {
     const float *k = rows.k + r * dk, *q = rows.q + r * dk;
     ColumnSums<kVectors> sums;
-    if (applies_update || r > 0) read_columns<true>(dk, dv, late, k, q, state + column, sums);
-    else read_columns<false>(dk, dv, late, k, q, state + column, sums);
+    if (applies_update || r > 0) read_columns<true>(dk, apart, late, k, q, s, sums);
+    else read_columns<false>(dk, apart, late, k, q, s, sums);
     if (r == 0 && kept != nullptr) {
       for (std::int64_t i = 0; i < dk; ++i) {
         for (int v = 0; v < kVectors; ++v)
-          store(kept + i * dv + column + v * kLanes, load(state + i * dv + column + v * kLanes, All{}), All{});
+          store(kept + i * dv + column + v * kLanes, load(s + v * apart + i * kDeltaDimMultiple, All{}), All{});
       }
     }
     late.k = k;

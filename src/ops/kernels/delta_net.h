@@ -7,7 +7,8 @@
 
 namespace qrl::ops {
 
-/// Lays out one head's state in floats: S [dk, dv], then the last token's k, δ and e^g.
+/// Lays out one head's state in floats: S, then the last token's k, δ and e^g. S is [dv / 16, dk, 16], so that the
+/// columns that a kernel holds at a time are adjacent lines: rows of dv numbers would share a few sets of the cache.
 struct DeltaHeadState {
   std::int64_t update_k, update_delta, update_decay, size;
   constexpr explicit DeltaHeadState(const DeltaShape& shape)
