@@ -57,6 +57,31 @@ void fill(float* data, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += kLanes) store(data + i, VecF{}, All{});
 }
 
+constexpr std::int64_t kSolveRows = kDeltaDimMultiple;
+
+/// Solves (I − B) X = R for strictly lower B, rows of kSolveRows at a time: those above by a matmul, those within one
+/// by one. X replaces R.
+void solve(const Matrix& b, std::int64_t rows, const Matrix& x) {
+  for (std::int64_t first = 0; first < rows; first += kSolveRows) {
+    multiply({b.row(first), b.columns, 1}, x, kSolveRows, first, true, {x.row(first), x.columns});
+    for (std::int64_t i = first + 1; i < first + kSolveRows; ++i) {
+      for (std::int64_t j = first; j < i; ++j) add_scaled_row(x.row(j), b.row(i)[j], x.columns, x.row(i));
+    }
+  }
+}
+
+/// Solves (I − Bᵀ) X = R likewise, from the last row on.
+void solve_turned(const Matrix& b, std::int64_t rows, const Matrix& x) {
+  for (std::int64_t first = rows - kSolveRows; first >= 0; first -= kSolveRows) {
+    const std::int64_t end = first + kSolveRows;
+    multiply({b.row(end) + first, 1, b.columns}, {x.row(end), x.columns}, kSolveRows, rows - end, true,
+             {x.row(first), x.columns});
+    for (std::int64_t i = end - 2; i >= first; --i) {
+      for (std::int64_t j = i + 1; j < end; ++j) add_scaled_row(x.row(j), b.row(j)[i], x.columns, x.row(i));
+    }
+  }
+}
+
 /// Hands out a scratch block's matrices; without a block, only counts their floats.
 class Memory {
  public:
@@ -95,7 +120,7 @@ struct Keys {
 struct Head {
   Matrix before_v, v, residual, delta, o, d_o, dv, d_delta;  ///< [chunk, dv]; residual: v − e^c K S
   Matrix delta_turned, state_turned, d_state_turned;         ///< [dv, chunk], [dv, dk], [dv, dk]
-  Matrix a, p, da, dp;                                       ///< [chunk, chunk]; of A and P before D and β in d…
+  Matrix minus_a, p, da, dp;                                 ///< [chunk, chunk]; da: of −A, before D and β
   Matrix of_state, scaled;                                   ///< [chunk, the larger of dk and dv]
   float c[kChunk], grown[kChunk], left[kChunk];              ///< running sums of g, e^c, e^{c_end − c}
   float d_beta[kChunk], dc[kChunk];
@@ -111,7 +136,7 @@ struct Head {
         delta_turned(memory.matrix(dv_dim, kChunk)),
         state_turned(memory.matrix(dv_dim, dk)),
         d_state_turned(memory.matrix(dv_dim, dk)),
-        a(memory.matrix(kChunk, kChunk)),
+        minus_a(memory.matrix(kChunk, kChunk)),
         p(memory.matrix(kChunk, kChunk)),
         da(memory.matrix(kChunk, kChunk)),
         dp(memory.matrix(kChunk, kChunk)),
@@ -190,7 +215,7 @@ class Chunk {
       store(head_.grown + r, exp(c), All{});
       store(head_.left + r, exp(sum - c), All{});
     }
-    const Matrix a = square(head_.a), p = square(head_.p);
+    const Matrix minus_a = square(head_.minus_a), p = square(head_.p);
     for (std::int64_t i = 0; i < padded_; ++i) {
       const VecF c_i = splat(head_.c[i]);
       for (std::int64_t j = 0; j < padded_; j += kLanes) {
@@ -198,7 +223,7 @@ class Chunk {
         // Exponents of masked entries are positive and may overflow.
         const VecF decay = exp(min(c_i - load(head_.c + j, All{}), VecF{}));
         const VecF below = column < row ? decay : VecF{}, up_to = column <= row ? decay : VecF{};
-        store(a.row(i) + j, gates_.beta[i] * load(square(keys_.kk).row(i) + j, All{}) * below, All{});
+        store(minus_a.row(i) + j, -gates_.beta[i] * load(square(keys_.kk).row(i) + j, All{}) * below, All{});
         store(p.row(i) + j, load(square(keys_.qk).row(i) + j, All{}) * up_to, All{});
       }
     }
@@ -210,8 +235,8 @@ class Chunk {
         store(head_.residual.row(i) + x, value, All{});
       }
       scale_row(head_.residual.row(i), gates_.beta[i], dv_, head_.delta.row(i));
-      for (std::int64_t j = 0; j < i; ++j) add_scaled_row(head_.delta.row(j), -a.row(i)[j], dv_, head_.delta.row(i));
     }
+    solve(minus_a, padded_, head_.delta);
     multiply(keys_.q.left(), s, padded_, dk_, false, of_s);
     for (std::int64_t i = 0; i < padded_; ++i) scale_row(of_s.row(i), head_.grown[i], dv_, head_.o.row(i));
     multiply(p.left(), head_.delta, padded_, padded_, true, head_.o);
@@ -253,7 +278,7 @@ class Chunk {
 
   /// Computes gradients of q, k, v, β and c, and of the state before the chunk.
   void through_rule(std::int64_t head) {
-    const Matrix a = square(head_.a), p = square(head_.p), da = square(head_.da), dp = square(head_.dp);
+    const Matrix minus_a = square(head_.minus_a), p = square(head_.p), da = square(head_.da), dp = square(head_.dp);
     for (std::int64_t r = 0; r < padded_; ++r) scale_row(keys_.k.row(r), head_.left[r], dk_, head_.scaled.row(r));
     multiply(p.turned_left(), head_.d_o, padded_, padded_, false, head_.d_delta);
     multiply(head_.scaled.left(), d_state(head), padded_, dk_, true, head_.d_delta);
@@ -261,18 +286,14 @@ class Chunk {
     const Matrix delta_turned{head_.delta_turned.data, padded_};
     turn(head_.delta, padded_, delta_turned);
     multiply(head_.d_o.left(), delta_turned, padded_, dv_, false, dp);
-    // Solves (I + Aᵀ) Y = dΔ from the last row on; Y replaces dΔ.
-    for (std::int64_t i = padded_ - 1; i >= 0; --i) {
-      for (std::int64_t j = i + 1; j < padded_; ++j)
-        add_scaled_row(head_.d_delta.row(j), -a.row(j)[i], dv_, head_.d_delta.row(i));
-    }
+    solve_turned(minus_a, padded_, head_.d_delta);
     multiply(head_.d_delta.left(), delta_turned, padded_, dv_, false, da);
     for (std::int64_t i = 0; i < padded_; ++i) {
       head_.d_beta[i] = dot(head_.d_delta.row(i), head_.residual.row(i), dv_);
       scale_row(head_.d_delta.row(i), gates_.beta[i], dv_, head_.dv.row(i));
       head_.dc[i] = 0;
     }
-    through_products(a, p, da, dp);
+    through_products(minus_a, p, da, dp);
     through_state(head);
     for (std::int64_t r = 0; r < n_; ++r) {
       float *dv = head_.dv.row(r), *before = head_.before_v.row(r);
@@ -281,7 +302,7 @@ class Chunk {
   }
 
   /// Takes gradients through the products of q and k, and their decays.
-  void through_products(const Matrix& a, const Matrix& p, const Matrix& da, const Matrix& dp) {
+  void through_products(const Matrix& minus_a, const Matrix& p, const Matrix& da, const Matrix& dp) {
     for (std::int64_t i = 0; i < padded_; ++i) {
       const float beta = gates_.beta[i];
       VecF of_row = {}, of_beta = {};
@@ -291,7 +312,7 @@ class Chunk {
         const VecF decay = exp(min(c_i - load(head_.c + j, All{}), VecF{}));
         const VecF below = column < row ? decay : VecF{}, up_to = column <= row ? decay : VecF{};
         const VecF d_a = -load(da.row(i) + j, All{}), d_p = load(dp.row(i) + j, All{});
-        const VecF of_c = d_a * load(a.row(i) + j, All{}) + d_p * load(p.row(i) + j, All{});
+        const VecF of_c = d_p * load(p.row(i) + j, All{}) - d_a * load(minus_a.row(i) + j, All{});
         of_row += of_c;
         store(head_.dc + j, load(head_.dc + j, All{}) - of_c, All{});
         of_beta = fma(d_a * below, load(square(keys_.kk).row(i) + j, All{}), of_beta);
