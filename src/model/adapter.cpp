@@ -23,7 +23,7 @@ void for_each_matrix(const ModelConfig& config, const Visit& visit) {
     visit_matrices(
         config, layer,
         [&](const BlockMatrix& matrix, const auto&) {
-          if (!matrix.is_router) visit(prefix, matrix);
+          if (!matrix.is_router()) visit(prefix, matrix);
         },
         [](const BlockExperts&, const auto&) {});
   }
@@ -41,7 +41,7 @@ void refuse_expert_targets(const ModelConfig& config, const LoraConfig& lora, co
     visit_matrices(
         config, layer,
         [&](const BlockMatrix& matrix, const auto&) {
-          if (matrix.is_router) refuse(prefix + std::string(matrix.modules.front().name));
+          if (matrix.is_router()) refuse(prefix + std::string(matrix.modules.front().name));
         },
         [&](const BlockExperts& experts, const auto&) {
           for (std::int64_t expert = 0; expert < experts.count; ++expert) {
@@ -77,7 +77,8 @@ void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSou
       const std::string module = prefix + std::string(part.name);
       for (std::size_t i = 0; i < used.size(); ++i) used[i] = used[i] || is_named(module, lora.target_modules[i]);
       if (!lora.targets(module)) continue;
-      const std::int64_t side = std::min(part.rows, matrix.in);
+      // DeltaNet's b and a have a row a head, so that no rank would fit all its matrices.
+      const std::int64_t side = matrix.is_wide() ? matrix.in : std::min(part.rows, matrix.in);
       QRL_REQUIRE(lora.rank <= side, source.rank,
                   "at most " + std::to_string(side) + ", the smaller side of " + module + " [" +
                       std::to_string(part.rows) + ", " + std::to_string(matrix.in) + "]",
@@ -110,7 +111,7 @@ std::vector<WeightSpec> adapter_specs(const ModelConfig& config, const LoraConfi
   });
   if (!lora.train_norms) return specs;
   for (const WeightSpec& spec : weight_specs(config)) {
-    if (spec.kind == WeightKind::norm) specs.push_back(spec);
+    if (is_norm(spec.kind)) specs.push_back(spec);
   }
   return specs;
 }
@@ -172,7 +173,7 @@ WeightSource merged_weights(const ModelConfig& config, const WeightSource& base,
     if (const auto gain = trained.find(spec.name); gain != trained.end()) return adapters.read(gain->second, to);
     base.read(spec, to);
     constexpr std::string_view kWeight = ".weight";
-    if (spec.kind != WeightKind::linear) return;
+    if (spec.kind != WeightKind::linear && spec.kind != WeightKind::wide_linear) return;
     const std::string module = spec.name.substr(0, spec.name.size() - kWeight.size());
     const auto a = trained.find(lora_a_name(module)), b = trained.find(lora_b_name(module));
     if (a == trained.end()) return;

@@ -15,7 +15,7 @@ std::string norm_before(const ModelConfig& config, const std::string& weight) {
     for (const BlockModule& module : matrix.modules) note(module.name, matrix.norm);
   };
   ModelConfig any = names_of(config);
-  visit_matrices(any, 0, note_matrix);
+  for (std::int64_t layer = 0; layer < any.num_hidden_layers; ++layer) visit_matrices(any, layer, note_matrix);
   any.num_experts = 1;
   visit_matrices(any, 0, note_matrix,
                  [&](const BlockExperts& experts, const auto&) { note(experts.tensor, experts.matrix.norm); });
@@ -48,14 +48,12 @@ std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
     visit_block(
         config, layer,
         [&](const BlockGain& gain, const auto&) {
-          specs.push_back({prefix + std::string(gain.module) + ".weight", {gain.width}, WeightKind::norm});
+          specs.push_back({prefix + gain.tensor(), gain.shape(), gain.kind});
         },
         [&](const BlockMatrix& matrix, const auto&) {
           for (const BlockModule& module : matrix.modules) {
             const std::string name = prefix + std::string(module.name);
-            specs.push_back({name + ".weight",
-                             {module.rows, matrix.in},
-                             matrix.is_router ? WeightKind::router : WeightKind::linear});
+            specs.push_back({name + ".weight", {module.rows, matrix.in}, matrix.kind});
             if (matrix.has_bias) specs.push_back({name + ".bias", {module.rows}, WeightKind::bias});
           }
         },

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,7 +24,11 @@ struct BlockMatrix {
   std::vector<BlockModule> modules;
   std::int64_t in = 0;
   bool has_bias = false;
-  bool is_router = false;  ///< if set, outputs are the experts' logits; never quantized
+  WeightKind kind = WeightKind::linear;  ///< linear, router (the outputs are the experts' logits), or wide_linear
+
+  bool is_router() const { return kind == WeightKind::router; }
+  /// Returns whether the matrix is never quantized.
+  bool is_wide() const { return kind != WeightKind::linear; }
 
   std::int64_t out() const {
     std::int64_t total = 0;
@@ -39,19 +44,31 @@ struct BlockExperts {
   std::string_view tensor;  ///< name of all experts' stacked tensor: "mlp.experts.gate_up_proj"
 };
 
+/// Describes a small parameter, which is never quantized: a norm's gains, or one of DeltaNet.
 struct BlockGain {
   std::string_view name;    ///< name in a snapshot's layer: "q_norm"
   std::string_view module;  ///< Hugging Face name within a layer: "self_attn.q_norm"
   std::int64_t width = 0;
+  WeightKind kind = WeightKind::norm;
+  std::int64_t taps = 0;  ///< of a convolution's channel; 0: one value each
+
+  /// Returns the tensor's name within a layer: "self_attn.q_norm.weight", or "linear_attn.A_log".
+  std::string tensor() const {
+    const bool is_plain = kind == WeightKind::a_log || kind == WeightKind::dt_bias;
+    return std::string(module) + (is_plain ? "" : ".weight");
+  }
+  base::Shape shape() const { return taps > 0 ? base::Shape{width, 1, taps} : base::Shape{width}; }
 };
 
 /// Holds one value per parameter of a layer. A gain that the model lacks stays empty: input_norm_D and post_norm_D
 /// (before attention and MLP), attention_norm_D and mlp_norm_D (on their outputs), q_norm_E and k_norm_E. A sparse
-/// layer has a router and experts instead of gate_up and down.
+/// layer has a router and experts instead of gate_up and down. A DeltaNet layer has qkvz and ba instead of qkv, and the
+/// four gains of ops::DeltaWeights: taps_CT to delta_norm_V.
 template <class Gain, class Matrix, class Experts = std::vector<Matrix>>
 struct Block {
   Gain input_norm_D{}, post_norm_D{}, attention_norm_D{}, mlp_norm_D{}, q_norm_E{}, k_norm_E{};
-  Matrix qkv{}, o{}, gate_up{}, down{}, router{};
+  Gain taps_CT{}, a_log_H{}, dt_bias_H{}, delta_norm_V{};
+  Matrix qkv{}, qkvz{}, ba{}, o{}, gate_up{}, down{}, router{};
   Experts expert_gate_up{}, expert_down{};
 };
 
@@ -76,7 +93,7 @@ inline std::string_view norm_before_mlp(const ModelConfig& config) {
 inline bool has_norms_before(const ModelConfig& config) { return !norm_before_attention(config).empty(); }
 
 inline BlockMatrix qkv_matrix(const ModelConfig& config) {
-  const std::int64_t q = config.q_size(), kv = config.kv_size();
+  const std::int64_t q = config.q_outputs(), kv = config.kv_size();
   std::vector<BlockModule> modules = {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
   if (config.fused_projections) modules = {{"self_attn.qkv_proj", q + 2 * kv}};
   return {"qkv", norm_before_attention(config), modules, config.hidden_size, config.qkv_bias};
@@ -88,18 +105,10 @@ inline BlockMatrix gate_up_matrix(const ModelConfig& config) {
   return {"gate_up", norm_before_mlp(config), modules, config.hidden_size, /*has_bias=*/false};
 }
 
-/// Visits the parameters before a layer's feed-forward part, like visit_block.
+/// Visits attention's matrices and norms.
 template <class OnGain, class OnMatrix>
-void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
-  QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
-                "one of " + std::to_string(config.num_hidden_layers) + " layers", std::to_string(layer));
-  const std::int64_t width = config.hidden_size;
+void visit_attention(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
   const auto whole_or_head = [&](std::int64_t whole) { return config.qk_norm_whole ? whole : config.head_dim; };
-  if (has_norms_before(config)) {
-    gain(
-        BlockGain{"input_layernorm", "input_layernorm", width},
-        [](auto& block) -> auto& { return block.input_norm_D; });
-  }
   matrix(
       qkv_matrix(config), [](auto& block) -> auto& { return block.qkv; });
   if (config.qk_norm) {
@@ -111,8 +120,53 @@ void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain
         [](auto& block) -> auto& { return block.k_norm_E; });
   }
   matrix(
-      BlockMatrix{"o", {}, {{"self_attn.o_proj", width}}, config.q_size(), config.o_bias},
+      BlockMatrix{"o", {}, {{"self_attn.o_proj", config.hidden_size}}, config.q_size(), config.o_bias},
       [](auto& block) -> auto& { return block.o; });
+}
+
+/// Visits the parameters of a gated DeltaNet, in the order in which ops::DeltaShape stacks its projections.
+template <class OnGain, class OnMatrix>
+void visit_delta(const ModelConfig& config, const OnGain& gain, const OnMatrix& matrix) {
+  const std::int64_t heads = config.linear_num_value_heads, channels = config.delta_channels();
+  const std::string_view norm = norm_before_attention(config);
+  const std::vector<BlockModule> qkvz = {{"linear_attn.in_proj_qkv", channels},
+                                         {"linear_attn.in_proj_z", config.delta_size()}};
+  const std::vector<BlockModule> ba = {{"linear_attn.in_proj_b", heads}, {"linear_attn.in_proj_a", heads}};
+  matrix(
+      BlockMatrix{"qkvz", norm, qkvz, config.hidden_size}, [](auto& block) -> auto& { return block.qkvz; });
+  matrix(
+      BlockMatrix{"ba", norm, ba, config.hidden_size, /*has_bias=*/false, WeightKind::wide_linear},
+      [](auto& block) -> auto& { return block.ba; });
+  gain(
+      BlockGain{"conv", "linear_attn.conv1d", channels, WeightKind::conv, config.linear_conv_kernel_dim},
+      [](auto& block) -> auto& { return block.taps_CT; });
+  gain(
+      BlockGain{"a_log", "linear_attn.A_log", heads, WeightKind::a_log},
+      [](auto& block) -> auto& { return block.a_log_H; });
+  gain(
+      BlockGain{"dt_bias", "linear_attn.dt_bias", heads, WeightKind::dt_bias},
+      [](auto& block) -> auto& { return block.dt_bias_H; });
+  gain(
+      BlockGain{"delta_norm", "linear_attn.norm", config.linear_value_head_dim, WeightKind::plain_norm},
+      [](auto& block) -> auto& { return block.delta_norm_V; });
+  matrix(
+      BlockMatrix{"o", {}, {{"linear_attn.out_proj", config.hidden_size}}, config.delta_size()},
+      [](auto& block) -> auto& { return block.o; });
+}
+
+/// Visits the parameters before a layer's feed-forward part, like visit_block.
+template <class OnGain, class OnMatrix>
+void visit_mixer(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
+  QRL_INVARIANT(0 <= layer && layer < config.num_hidden_layers, "block",
+                "one of " + std::to_string(config.num_hidden_layers) + " layers", std::to_string(layer));
+  const std::int64_t width = config.hidden_size;
+  if (has_norms_before(config)) {
+    gain(
+        BlockGain{"input_layernorm", "input_layernorm", width},
+        [](auto& block) -> auto& { return block.input_norm_D; });
+  }
+  if (config.layer_kind(layer) == LayerKind::delta) visit_delta(config, gain, matrix);
+  else visit_attention(config, gain, matrix);
   const std::string_view before_mlp = norm_before_mlp(config);
   if (config.norms != NormPlace::before) {
     // Models with norms before attention and MLP alone have this name for the norm before the MLP.
@@ -131,7 +185,7 @@ void visit_attention(const ModelConfig& config, std::int64_t layer, const OnGain
 /// for a sparse or missing layer.
 template <class OnGain, class OnMatrix>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix) {
-  visit_attention(config, layer, gain, matrix);
+  visit_mixer(config, layer, gain, matrix);
   QRL_INVARIANT(!config.is_sparse(layer), "block", "a dense layer", "layer " + std::to_string(layer) + " of experts");
   matrix(
       gate_up_matrix(config), [](auto& block) -> auto& { return block.gate_up; });
@@ -150,11 +204,11 @@ template <class OnGain, class OnMatrix, class OnExperts>
 void visit_block(const ModelConfig& config, std::int64_t layer, const OnGain& gain, const OnMatrix& matrix,
                  const OnExperts& experts) {
   if (!config.is_sparse(layer)) return visit_block(config, layer, gain, matrix);
-  visit_attention(config, layer, gain, matrix);
+  visit_mixer(config, layer, gain, matrix);
   const std::int64_t width = config.hidden_size, inner = config.moe_intermediate_size, count = config.num_experts;
   matrix(
       BlockMatrix{
-          "router", norm_before_mlp(config), {{"mlp.gate", count}}, width, /*has_bias=*/false, /*is_router=*/true},
+          "router", norm_before_mlp(config), {{"mlp.gate", count}}, width, /*has_bias=*/false, WeightKind::router},
       [](auto& block) -> auto& { return block.router; });
   experts(
       BlockExperts{{"experts.gate_up", norm_before_mlp(config), {{"gate_proj", inner}, {"up_proj", inner}}, width},
@@ -178,19 +232,29 @@ void visit_matrices(const ModelConfig& config, std::int64_t layer, const OnMatri
       config, layer, [](const BlockGain&, const auto&) {}, matrix, experts);
 }
 
-/// Returns a config of one dense layer with a family's names, and sizes of 0.
+/// Returns a config of a dense layer of each of a model's kinds, with a family's names, and sizes of 0.
 inline ModelConfig names_of(const ModelConfig& config) {
   ModelConfig names;
   names.norms = config.norms;
   names.fused_projections = config.fused_projections;
-  names.num_hidden_layers = 1;
+  names.num_hidden_layers = config.delta_layers.empty() ? 1 : 2;
+  if (!config.delta_layers.empty()) names.delta_layers = {1};
   return names;
 }
 
-/// Calls matrix(BlockMatrix) for each kind of matrix in a dense layer. Only names are set; sizes are 0.
+/// Calls matrix(BlockMatrix) once for each kind of matrix in dense layers. Only names are set; sizes are 0.
 template <class OnMatrix>
 void visit_known_matrices(const ModelConfig& config, const OnMatrix& matrix) {
-  visit_matrices(names_of(config), 0, [&](const BlockMatrix& known, const auto&) { matrix(known); });
+  const ModelConfig names = names_of(config);
+  std::vector<std::string_view> seen;
+  for (std::int64_t layer = 0; layer < names.num_hidden_layers; ++layer) {
+    visit_matrices(names, layer, [&](const BlockMatrix& known, const auto&) {
+      const std::string_view module = known.modules.front().name;
+      if (std::find(seen.begin(), seen.end(), module) != seen.end()) return;
+      seen.push_back(module);
+      matrix(known);
+    });
+  }
 }
 
 /// Returns the name of the gain before a linear weight: "model.layers.3.post_attention_layernorm.weight" for

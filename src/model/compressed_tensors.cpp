@@ -100,6 +100,14 @@ class Tensors {
         [&buffer](std::byte* to) { std::memcpy(to, buffer.view().data, buffer.num_bytes()); });
   }
 
+  /// Adds fp32 gains as files store them: without `offset`.
+  void add_gain(std::string name, const base::Shape& shape, const base::Buffer& gain, float offset) {
+    add(std::move(name), DType::f32, shape, [&gain, offset](std::byte* to) {
+      std::transform(gain.as<float>(), gain.as<float>() + gain.shape().numel(), reinterpret_cast<float*>(to),
+                     [=](float value) { return offset == 0 ? value : value - offset; });
+    });
+  }
+
   void write(const std::filesystem::path& dir, std::uint64_t max_shard_bytes) const {
     std::vector<std::byte> bytes;
     const void* held = nullptr;
@@ -197,7 +205,8 @@ void add_layer(Tensors& tensors, const Snapshot& snapshot, std::int64_t idx) {
   visit_block(
       snapshot.config(), idx,
       [&](const BlockGain& gain, const auto& of) {
-        tensors.add_buffer(prefix + std::string(gain.module) + ".weight", of(layer));
+        const float offset = gain.kind == WeightKind::norm ? snapshot.config().norm_offset : 0;
+        tensors.add_gain(prefix + gain.tensor(), gain.shape(), of(layer), offset);
       },
       [&](const BlockMatrix& matrix, const auto& of) {
         const ops::PackedLinear& packed = of(layer);
@@ -301,7 +310,7 @@ void save_compressed(const std::filesystem::path& dir, const Snapshot& snapshot,
   Tensors tensors;
   tensors.add_buffer("model.embed_tokens.weight", snapshot.embedding_VD());
   for (std::int64_t idx = 0; idx < config.num_hidden_layers; ++idx) add_layer(tensors, snapshot, idx);
-  tensors.add_buffer("model.norm.weight", snapshot.final_norm_D());
+  tensors.add_gain("model.norm.weight", {config.hidden_size}, snapshot.final_norm_D(), config.norm_offset);
   if (!config.tie_word_embeddings) add_wide(tensors, "lm_head.weight", head, 0, head.out);
   tensors.write(dir, max_shard_bytes);
   write_config(dir, config, quantization);

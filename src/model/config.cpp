@@ -211,12 +211,16 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
   config.bos_token_id = optional_token_id(reader, "bos_token_id", config.vocab_size);
   config.pad_token_id = optional_token_id(reader, "pad_token_id", config.vocab_size);
   if (family.experts) read_experts(reader, config);
+  if (family.delta_layers) read_delta(reader, config);
   refuse_unsupported(reader, family);
-  read_window(reader, family, config);
+  if (!family.delta_layers) read_window(reader, family, config);
   return config;
 }
 
-std::string missing_on_gpu(const ModelConfig& config) { return config.has_experts() ? "experts" : ""; }
+std::string missing_on_gpu(const ModelConfig& config) {
+  if (!config.delta_layers.empty()) return "layers of gated DeltaNet";
+  return config.has_experts() ? "experts" : "";
+}
 
 std::vector<std::string> unknown_config_keys(std::string_view json_text, const std::string& where) {
   const Reader reader(json_text, where);
@@ -295,6 +299,7 @@ std::string config_json(const ModelConfig& config) {
         number.whole && value == std::floor(value) ? Json(static_cast<std::int64_t>(value)) : Json(value);
   }
   if (config.has_experts()) write_experts(config, root);
+  if (family.delta_layers) write_delta(config, root);
   return root.dump(2) + "\n";
 }
 
@@ -314,15 +319,16 @@ std::string describe_config(const std::filesystem::path& file) {
   const std::string where = state::shown(file);
   const std::string text = state::read_text(file, kMaxConfig_bytes);
   const ModelConfig config = parse_config(text, where);
-  std::string line =
-      where + ": " + spec_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
-      " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " + std::to_string(config.hidden_size) +
-      ", " + std::to_string(config.num_hidden_layers) + " layers, " + std::to_string(config.num_attention_heads) + "/" +
-      std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) + ", ffn " +
-      std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
-      std::to_string(config.max_position_embeddings) + " positions" + describe_rope(config) + describe_window(config) +
-      ", " + (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
-      (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
+  std::string line = where + ": " + spec_of(config.family).model_type + ", " + std::to_string(num_parameters(config)) +
+                     " parameters: vocabulary " + std::to_string(config.vocab_size) + ", width " +
+                     std::to_string(config.hidden_size) + ", " + std::to_string(config.num_hidden_layers) +
+                     " layers, " + std::to_string(config.num_attention_heads) + "/" +
+                     std::to_string(config.num_key_value_heads) + " heads of " + std::to_string(config.head_dim) +
+                     ", ffn " + std::to_string(config.intermediate_size) + describe_experts(config) + ", " +
+                     std::to_string(config.max_position_embeddings) + " positions" + describe_rope(config) +
+                     describe_window(config) + describe_delta(config) + ", " +
+                     (config.qkv_bias ? config.o_bias ? "biases on q, k, v and o, " : "biases on q, k and v, " : "") +
+                     (config.tie_word_embeddings ? "tied" : "untied") + " embeddings, ";
   for (const NumberKey& number : spec_of(config.family).numbers)
     line += std::string(number.key) + " " + Json(shortest_decimal(config.*number.member)).dump() + ", ";
   const std::string float16 = float16_note(text, where);

@@ -28,6 +28,9 @@ enum class RopeType : std::uint8_t { plain, llama3, yarn, linear, longrope };
 /// Names a layer's rotary table: none, that of most layers, or that of sliding layers where it differs.
 enum class RopeKind : std::uint8_t { none, common, sliding };
 
+/// Names what mixes a layer's tokens: attention, or a gated DeltaNet (ops/delta_net.h).
+enum class LayerKind : std::uint8_t { attention, delta };
+
 /// Holds config.json's rope_scaling (transformers 4) or rope_parameters (5).
 struct RopeScaling {
   RopeType type = RopeType::plain;
@@ -95,6 +98,25 @@ struct ModelConfig {
   float router_aux_loss_coef = 0.001F;        ///< written back unchanged; no loss uses it; transformers' default
   bool output_router_logits = false;          ///< written back unchanged
 
+  bool attention_gate = false;  ///< if set, q_proj has each head's q, then its gate; σ(gate) multiplies the context
+  std::vector<std::int64_t> delta_layers;                             ///< layers of gated DeltaNet, ascending
+  std::int64_t linear_num_key_heads = 0, linear_num_value_heads = 0;  ///< Hk, Hv: of a DeltaNet layer
+  std::int64_t linear_key_head_dim = 0, linear_value_head_dim = 0;    ///< dk, dv
+  std::int64_t linear_conv_kernel_dim = 0;                            ///< tokens that its convolution reads
+  std::vector<std::int64_t> mrope_section;  ///< of images' positions; written back unchanged; empty: not given
+
+  LayerKind layer_kind(std::int64_t layer) const {
+    const bool is_delta = std::binary_search(delta_layers.begin(), delta_layers.end(), layer);
+    return is_delta ? LayerKind::delta : LayerKind::attention;
+  }
+  /// Returns the number of layers with attention, which alone have keys and values.
+  std::int64_t num_attention_layers() const {
+    return num_hidden_layers - static_cast<std::int64_t>(delta_layers.size());
+  }
+  /// Returns the number of channels of a DeltaNet layer's convolution: q, k and v of all heads.
+  std::int64_t delta_channels() const { return 2 * linear_num_key_heads * linear_key_head_dim + delta_size(); }
+  std::int64_t delta_size() const { return linear_num_value_heads * linear_value_head_dim; }
+
   bool has_experts() const { return num_experts > 0; }
   /// Returns whether a layer has a router and experts instead of one feed-forward network.
   bool is_sparse(std::int64_t layer) const {
@@ -140,6 +162,8 @@ struct ModelConfig {
   }
 
   std::int64_t q_size() const { return num_attention_heads * head_dim; }
+  /// Returns the outputs of q_proj: those of q, and with attention_gate as many of gates.
+  std::int64_t q_outputs() const { return (attention_gate ? 2 : 1) * q_size(); }
   std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -157,6 +181,7 @@ struct ModelConfig {
 /// - With longrope, max_position_embeddings is at most the original length: longer sequences need other frequencies.
 /// - Experts require num_experts or num_local_experts of at most 256, num_experts_per_tok, moe_intermediate_size and
 ///   norm_topk_prob. Shared experts are refused.
+/// - DeltaNet layers follow from layer_types, else from full_attention_interval; one layer or more has attention.
 /// - Ignored: null values, keys without effect on the forward pass, and unknown keys, which unknown_config_keys lists.
 ModelConfig parse_config(std::string_view json_text, const std::string& where);
 /// Reads a config.json of at most 1 MB; warns of unknown keys and of float16 weights.
@@ -184,10 +209,31 @@ std::string describe_config(const std::filesystem::path& file);
 /// reads it back unchanged.
 std::string config_json(const ModelConfig& config);
 
-/// Decides a tensor's initialization, its optimizer group, and whether it may be quantized.
-enum class WeightKind : std::uint8_t { embedding, norm, linear, bias, lm_head, router };
+/// Decides a tensor's initialization, its optimizer group, and whether it may be quantized. wide_linear: a linear layer
+/// that is never quantized. plain_norm: a gain without ModelConfig::norm_offset. The last three are DeltaNet's.
+enum class WeightKind : std::uint8_t {
+  embedding,
+  norm,
+  linear,
+  bias,
+  lm_head,
+  router,
+  wide_linear,
+  plain_norm,
+  conv,
+  a_log,
+  dt_bias
+};
 
-constexpr bool is_layer_matrix(WeightKind kind) { return kind == WeightKind::linear || kind == WeightKind::router; }
+constexpr bool is_layer_matrix(WeightKind kind) {
+  return kind == WeightKind::linear || kind == WeightKind::router || kind == WeightKind::wide_linear;
+}
+constexpr bool is_norm(WeightKind kind) { return kind == WeightKind::norm || kind == WeightKind::plain_norm; }
+/// Returns whether a tensor is small: it is fp32 in each form, and no optimizer decays it.
+constexpr bool is_vector(WeightKind kind) {
+  return is_norm(kind) || kind == WeightKind::bias || kind == WeightKind::conv || kind == WeightKind::a_log ||
+         kind == WeightKind::dt_bias;
+}
 
 /// Describes a part of a tensor. Hugging Face's files store the part as a tensor of its own.
 struct StoredPart {

@@ -114,6 +114,13 @@ std::string describe_window(const ModelConfig& config);
 /// Returns ", rope theta 10000.0, rope scaling {…}, 96 of 128 elements rotate, no rope in layers [3,7]".
 std::string describe_rope(const ModelConfig& config);
 
+/// Reads the keys of gated DeltaNet layers into a config whose other sizes are set, and attention's gate.
+void read_delta(const ConfigReader& reader, ModelConfig& config);
+/// Writes the same keys. write_rope must have written rope_parameters.
+void write_delta(const ModelConfig& config, nlohmann::json& root);
+/// Returns ", gated DeltaNet in 18 layers (16/16 heads of 128/128, convolution of 4)", or "".
+std::string describe_delta(const ModelConfig& config);
+
 /// Reads the experts' keys into a config whose other sizes are set.
 void read_experts(const ConfigReader& reader, ModelConfig& config);
 

@@ -147,8 +147,10 @@ RopeScaling read_rope_scaling(const ConfigReader& reader, const std::string& key
   }
   const KnownRope& known = known_rope(type, family, where);
   constexpr std::string_view kAlways[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  constexpr std::string_view kOfImages[] = {"mrope_section", "mrope_interleaved"};
   for (const auto& [name, field] : value.items()) {
-    QRL_REQUIRE(contains(kAlways, name) || contains(known.keys, name), where + "." + name,
+    const bool is_of_images = family.delta_layers && contains(kOfImages, name);
+    QRL_REQUIRE(is_of_images || contains(kAlways, name) || contains(known.keys, name), where + "." + name,
                 "the keys of rope_type " + type.dump() + " only", "a key of a different rope_type");
   }
   RopeScaling scaling;

@@ -38,8 +38,15 @@ void ConfigReader::add_missing_keys() {
   const FamilySpec* family = family_of(root_, find_family);
   if (family == nullptr) return;
   const Json missing = Json::parse(family->missing_keys);
+  const auto rope = root_.find("rope_parameters");
+  const auto is_in_rope = [&](const std::string& key) {
+    if (rope == root_.end()) return false;
+    return key == "rope_theta" || (rope->is_object() && rope->contains(key));
+  };
+  Json added = Json::object();
   for (const auto& [key, value] : missing.items())
-    if (!root_.contains(key) && (key != "rope_theta" || !root_.contains("rope_parameters"))) root_[key] = value;
+    if (!root_.contains(key) && !is_in_rope(key)) added[key] = value;
+  root_.update(added);
 }
 
 }  // namespace qrl::model

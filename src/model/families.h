@@ -23,7 +23,8 @@ enum class Family : std::uint8_t {
   olmo2,
   phi3,
   gemma3,
-  olmo3
+  olmo3,
+  qwen3_5
 };
 
 /// Says where a layer's norms are: before attention and MLP, on their outputs (post-norm), or at all four places.
@@ -69,6 +70,7 @@ struct FamilySpec {
   bool layers_without_rope = false;  ///< whether no_rope_layers is read
   bool ties_if_absent = false;       ///< whether a missing tie_word_embeddings is true; else the key is required
   bool experts = false;
+  bool delta_layers = false;            ///< whether layers are gated DeltaNet ones, between layers of gated attention
   std::int64_t window_pattern = 0;      ///< WindowRule::pattern: value of a missing sliding_window_pattern
   const char* sliding_theta = nullptr;  ///< key of the base of sliding layers' plain rope; null: rope as elsewhere
   const char* wrapper = nullptr;        ///< model_type of folders whose text_config is this family's

@@ -35,6 +35,18 @@ constexpr const char* kGemma3Missing = R"({"vocab_size": 262208, "hidden_size": 
     "tie_word_embeddings": true, "sliding_window": 4096, "rope_theta": 1000000, "rope_local_base_freq": 10000,
     "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0})";
 
+/// output_gate_type: of the norm in DeltaNet layers. mtp_…: of layers that predict several tokens, which are not read.
+constexpr std::string_view kDeltaKeys[] = {
+    "attn_output_gate",     "full_attention_interval", "linear_conv_kernel_dim", "linear_key_head_dim",
+    "linear_num_key_heads", "linear_num_value_heads",  "linear_value_head_dim",  "mamba_ssm_dtype",
+    "mlp_only_layers",      "mtp_num_hidden_layers",   "output_gate_type",       "mtp_use_dedicated_embeddings"};
+constexpr const char* kDeltaMissing = R"({"vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288,
+    "num_hidden_layers": 32, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256,
+    "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "rope_theta": 10000,
+    "partial_rotary_factor": 0.25, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32})";
+
 /// The only place that names a family. A row lists what differs from a Llama with biases by attention_bias.
 constexpr std::array kFamilies = {
     FamilySpec{.family = Family::qwen3,
@@ -136,6 +148,17 @@ constexpr std::array kFamilies = {
                .window_pattern = 4,
                .sliding_theta = "rope_theta",
                .missing_keys = R"({"sliding_window": 4096})"},
+    FamilySpec{.family = Family::qwen3_5,
+               .model_type = "qwen3_5_text",
+               .architecture = "Qwen3_5ForCausalLM",
+               .needs_head_dim = true,
+               .qk_norm = QkNorm::heads,
+               .norm_offset = 1,
+               .partial_rotary = true,
+               .delta_layers = true,
+               .wrapper = "qwen3_5",
+               .missing_keys = kDeltaMissing,
+               .keys = kDeltaKeys},
 };
 
 static_assert(
@@ -156,9 +179,9 @@ constexpr MissingPart kMissingParts[] = {
     {"lfm2", "convolution layers"},
     {"ministral", "windows of single layers"},
     {"ministral3", "queries scaled by position (llama_4_scaling_beta)"},
-    {"qwen3_5", "layers of a gated delta rule"},
-    {"qwen3_5_text", "layers of a gated delta rule"},
-    {"qwen3_next", "layers of a gated delta rule"},
+    {"qwen3_5_moe", "experts with a shared expert"},
+    {"qwen3_5_moe_text", "experts with a shared expert"},
+    {"qwen3_next", "experts with a shared expert, and fused projections of its delta rule"},
 };
 
 }  // namespace

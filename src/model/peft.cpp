@@ -211,7 +211,7 @@ void read_excluded(const AdapterConfigReader& reader, const ModelConfig& config,
 std::set<std::string> norm_names(const ModelConfig& config) {
   std::set<std::string> names;
   for (const WeightSpec& spec : weight_specs(config)) {
-    if (spec.kind != WeightKind::norm) continue;
+    if (!is_norm(spec.kind)) continue;
     const std::string module = spec.name.substr(0, spec.name.rfind('.'));
     names.insert(module.substr(module.rfind('.') + 1));
   }
@@ -335,7 +335,7 @@ std::vector<std::string> adapted_modules(const ModelConfig& config, const LoraCo
   constexpr std::string_view kWeight = ".weight";
   std::vector<std::string> modules;
   for (const WeightSpec& spec : weight_specs(config)) {
-    if (spec.kind != WeightKind::linear) continue;
+    if (spec.kind != WeightKind::linear && spec.kind != WeightKind::wide_linear) continue;
     const std::string module = spec.name.substr(0, spec.name.size() - kWeight.size());
     if (lora.targets(module)) modules.push_back(module);
   }

@@ -45,8 +45,8 @@ class FormatChooser {
     std::vector<std::string> modules;
     for (const BlockModule& module : matrix.modules)
       modules.push_back(layer_prefix(layer_idx) + std::string(module.name));
-    if (!matrix.is_router) return choose(modules);
-    (void)ignored(modules.front());  // never quantized, but often in other engines' ignore lists
+    if (!matrix.is_wide()) return choose(modules);
+    for (const std::string& module : modules) (void)ignored(module);  // often in other engines' ignore lists
     return wide_format(formats_.linear);
   }
   Format choose(std::int64_t layer_idx, const BlockExperts& experts, std::int64_t expert) {
@@ -191,10 +191,10 @@ Snapshot::Snapshot(const ModelConfig& config, const SnapshotFormats& formats)
       return packed;
     };
     visit_block(
-        config, idx, [&](const BlockGain& gain, const auto& of) { of(layer) = make_gain(gain.width); },
+        config, idx, [&](const BlockGain& gain, const auto& of) { of(layer) = make_gain(gain.shape().numel()); },
         [&](const BlockMatrix& matrix, const auto& of) {
           of(layer) = make(formats_of.choose(idx, matrix), matrix);
-          if (!matrix.is_router) of(layer.adapters) = make_matrix_adapter(lora_, layer_prefix(idx), matrix, wide);
+          if (!matrix.is_router()) of(layer.adapters) = make_matrix_adapter(lora_, layer_prefix(idx), matrix, wide);
         },
         [&](const BlockExperts& experts, const auto& of) {
           for (std::int64_t expert = 0; expert < experts.count; ++expert)
@@ -257,7 +257,7 @@ class Snapshot::Writer {
     visit_block(
         snapshot_.config_, number,
         [&](const BlockGain& gain, const auto& of) {
-          add_vector(prefix + std::string(gain.module) + ".weight", of(layer).template as<float>());
+          add_vector(prefix + gain.tensor(), of(layer).template as<float>());
         },
         [&](const BlockMatrix& matrix, const auto& of) {
           if (!matrix.has_bias) return;
@@ -342,10 +342,10 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
   for (const WeightSpec& spec : adapter_specs(config_, lora_)) (void)find_view(adapters, spec);
   version_ = -1;
   is_elsewhere_ = false;
-  const auto store_gain = [&](const std::string& weight, const base::Buffer& to) -> std::string {
-    if (!lora_.train_norms) return {};
+  const auto store_gain = [&](const std::string& weight, WeightKind kind, const base::Buffer& to) -> std::string {
+    if (!lora_.train_norms || !is_norm(kind)) return {};
     const auto values = values_of(adapters.find(weight)->second);
-    store_vector(values, config_.norm_offset, to.as<float>());
+    store_vector(values, kind == WeightKind::norm ? config_.norm_offset : 0, to.as<float>());
     return all_finite(values) ? "" : weight;
   };
   std::vector<std::string> broken(layers_.size() + 1);
@@ -358,13 +358,13 @@ void Snapshot::publish_adapters(const WeightViews& adapters, std::int64_t versio
       visit_block(
           config_, idx,
           [&](const BlockGain& gain, const auto& of) {
-            note(store_gain(layer_prefix(idx) + std::string(gain.module) + ".weight", of(layers_[at])));
+            note(store_gain(layer_prefix(idx) + gain.tensor(), gain.kind, of(layers_[at])));
           },
           [&](const BlockMatrix&, const auto& of) { note(pack_adapter(lora_, adapters, of(layers_[at].adapters))); },
           [](const BlockExperts&, const auto&) {});
     }
   });
-  broken.back() = store_gain("model.norm.weight", final_norm_D_);
+  broken.back() = store_gain("model.norm.weight", WeightKind::norm, final_norm_D_);
   for (const std::string& weight : broken) {
     if (!weight.empty()) fail_broken("publish: " + weight, version);
   }
@@ -379,7 +379,10 @@ void Snapshot::visit_gains(const Visit& visit) {
   };
   for (std::size_t idx = 0; idx < layers_.size(); ++idx) {
     visit_block(
-        config_, static_cast<std::int64_t>(idx), [&](const BlockGain&, const auto& of) { show(of(layers_[idx])); },
+        config_, static_cast<std::int64_t>(idx),
+        [&](const BlockGain& gain, const auto& of) {
+          if (is_norm(gain.kind)) show(of(layers_[idx]));
+        },
         [](const BlockMatrix&, const auto&) {}, [](const BlockExperts&, const auto&) {});
   }
   show(final_norm_D_);
@@ -464,6 +467,16 @@ QuantizedValues quantized_values(const Snapshot& snapshot) {
 
 Format adapter_format(const Snapshot& snapshot) { return wide_format(snapshot.format()); }
 
+ops::DeltaShape delta_shape(const ModelConfig& config) {
+  return {config.linear_num_key_heads,  config.linear_num_value_heads, config.linear_key_head_dim,
+          config.linear_value_head_dim, config.linear_conv_kernel_dim, config.rms_norm_eps};
+}
+
+ops::DeltaWeights delta_weights(const LayerSnapshot& layer) {
+  return {layer.taps_CT.as<float>(), layer.a_log_H.as<float>(), layer.dt_bias_H.as<float>(),
+          layer.delta_norm_V.as<float>()};
+}
+
 ops::Router router_of(const ModelConfig& config) {
   return {config.num_experts, config.num_experts_per_tok, config.norm_topk_prob};
 }
@@ -476,7 +489,7 @@ bool has_exempt_layers(const Snapshot& snapshot) {
     visit_matrices(
         snapshot.config(), idx,
         [&](const BlockMatrix& matrix, const auto& of) {
-          if (!matrix.is_router) note(of(layer));
+          if (!matrix.is_router()) note(of(layer));
         },
         [&](const BlockExperts&, const auto& of) { std::ranges::for_each(of(layer), note); });
   }

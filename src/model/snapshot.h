@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "model/int8_profile.h"
 #include "model/weights.h"
+#include "ops/delta_net.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
 #include "quant/format.h"
@@ -22,7 +23,7 @@ namespace qrl::model {
 
 struct SnapshotFormats {
   SnapshotFormats(quant::Format linear_) : linear(linear_) {}  // NOLINT: a format alone is the common case
-  quant::Format linear;  ///< format of q, k, v, o, gate, up and down, also in experts
+  quant::Format linear;  ///< format of linear layers, also of experts, but not of routers and DeltaNet's b and a
   quant::ScaleRule scale_rule = quant::ScaleRule::largest;
   /// Modules that stay bf16. A pattern (with * and ?) matches a whole name or its last part:
   /// "model.layers.0.mlp.down_proj", "down_proj". "lm_head" and "embed_tokens" have no effect.
@@ -182,8 +183,10 @@ class Snapshot {
 QuantizedValues quantized_values(const Snapshot& snapshot);
 /// Returns the format of A, B and their inputs: bf16, or fp32 if linear layers are fp32.
 quant::Format adapter_format(const Snapshot& snapshot);
-/// Returns whether `ignore` exempts a linear layer or an expert.
+/// Returns whether some matrix is exempt from the snapshot's format: by `ignore`, or as a wide_linear of DeltaNet.
 bool has_exempt_layers(const Snapshot& snapshot);
+ops::DeltaShape delta_shape(const ModelConfig& config);
+ops::DeltaWeights delta_weights(const LayerSnapshot& layer);
 ops::Router router_of(const ModelConfig& config);
 
 }  // namespace qrl::model

@@ -175,8 +175,8 @@ namespace {
 
 /// Returns a tensor's name in a text model alone; empty for a tensor of another part.
 std::string text_name(const std::string& name) {
-  for (const std::string_view other :
-       {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."}) {
+  for (const std::string_view other : {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                                       "model.multi_modal_projector.", "model.visual.", "visual.", "mtp."}) {
     if (name.starts_with(other)) return {};
   }
   for (const auto& [prefix, text] :

@@ -26,7 +26,8 @@ class TensorFiles {
   explicit TensorFiles(const std::filesystem::path& dir);
 
   /// Keeps the text model of a folder of text and images, under the names of a text model alone. Returns the number of
-  /// tensors that it drops: those of a vision tower. Throws an input error for two tensors of one name.
+  /// tensors that it drops: those of a vision tower, and of layers that predict several tokens. Throws an input error
+  /// for two tensors of one name.
   std::int64_t take_text_model();
 
   const state::SafetensorsFile* find(std::string_view name) const;

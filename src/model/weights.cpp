@@ -61,8 +61,17 @@ void fill_normal(float* values, std::int64_t count, float std, const base::Rando
   });
 }
 
+/// Fills logarithms of uniform numbers from 0.01 to 16, as transformers initializes A_log.
+void fill_decay_rates(float* values, std::int64_t count, const base::RandomField& field, std::uint32_t tensor_idx) {
+  constexpr double kLeast = 0.01, kMost = 16;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double uniform = field.uniform({static_cast<std::uint32_t>(i), 0, tensor_idx, 0});
+    values[i] = static_cast<float>(std::log(kLeast + uniform * (kMost - kLeast)));
+  }
+}
+
 bool is_residual_output(const std::string& name) {
-  return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+  return name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight") || name.ends_with("out_proj.weight");
 }
 
 /// Metadata that transformers requires.
@@ -167,7 +176,9 @@ WeightSource new_weights(const ModelConfig& config, std::uint64_t seed) {
   return WeightSource([=](const WeightSpec& spec, float* to) {
     const std::int64_t count = spec.shape.numel();
     if (spec.kind == WeightKind::norm) std::fill_n(to, count, 1.0F - config.norm_offset);
+    else if (spec.kind == WeightKind::plain_norm || spec.kind == WeightKind::dt_bias) std::fill_n(to, count, 1.0F);
     else if (spec.kind == WeightKind::bias) std::fill_n(to, count, 0.0F);
+    else if (spec.kind == WeightKind::a_log) fill_decay_rates(to, count, field, tensor_idx.at(spec.name));
     else fill_normal(to, count, is_residual_output(spec.name) ? residual_std : range, field, tensor_idx.at(spec.name));
   });
 }
@@ -190,8 +201,8 @@ HfModel open_hf(const fs::path& dir) {
     const std::int64_t num_dropped = files->take_text_model();
     if (num_dropped > 0)
       base::log_once(state::shown(dir) + ": vision",
-                     state::shown(dir) + ": the text model is read; skipped tensors of the vision tower: " +
-                         std::to_string(num_dropped));
+                     state::shown(dir) +
+                         ": the text model is read; skipped tensors of other parts: " + std::to_string(num_dropped));
   }
   require_tensors_of(*files, config, state::shown(dir));
   return {config, WeightSource([files](const WeightSpec& spec, float* to) { read_tensor(*files, spec, to); })};

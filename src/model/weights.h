@@ -41,7 +41,8 @@ class WeightSource {
 Weights read_weights(const ModelConfig& config, const WeightSource& source);
 
 /// Returns a new model's fp32 weights. Linears, embeddings and lm_head are normal(0, initializer_range). o_proj and
-/// down_proj are also divided by √(2L), as in GPT-2. A value depends on (seed, tensor's index, element's index) alone.
+/// down_proj are also divided by √(2L), as in GPT-2. DeltaNet's are transformers' own. A value depends on (seed,
+/// tensor's index, element's index) alone.
 WeightSource new_weights(const ModelConfig& config, std::uint64_t seed);
 
 struct HfModel {

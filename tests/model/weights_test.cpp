@@ -81,12 +81,12 @@ TEST_CASE("safetensors index: malformed ones behave as their manifest declares")
 
 TEST_CASE("model folders: transformers' are read, single or in shards, fp32, bf16 or fp16") {
   for (const std::string name :
-       {"hf_qwen3",          "hf_qwen3_untied", "hf_qwen2",       "hf_llama",        "hf_llama_scaled",
-        "hf_qwen3_yarn",     "hf_llama_bias",   "hf_qwen3_bias",  "hf_qwen3_moe",    "hf_qwen3_moe_mixed",
-        "hf_mistral",        "hf_llama_linear", "hf_granite",     "hf_granite_bias", "hf_smollm3",
-        "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",  "hf_phi3",         "hf_phi3_plain",
-        "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window", "hf_gemma3",       "hf_gemma3_bf16",
-        "hf_olmo3",          "hf_olmo3_plain"}) {
+       {"hf_qwen3",          "hf_qwen3_untied", "hf_qwen2",       "hf_llama",         "hf_llama_scaled",
+        "hf_qwen3_yarn",     "hf_llama_bias",   "hf_qwen3_bias",  "hf_qwen3_moe",     "hf_qwen3_moe_mixed",
+        "hf_mistral",        "hf_llama_linear", "hf_granite",     "hf_granite_bias",  "hf_smollm3",
+        "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",  "hf_phi3",          "hf_phi3_plain",
+        "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window", "hf_gemma3",        "hf_gemma3_bf16",
+        "hf_olmo3",          "hf_olmo3_plain",  "hf_qwen3_5",     "hf_qwen3_5_groups"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const auto specs = weight_specs(model.config);
@@ -106,11 +106,12 @@ TEST_CASE("model folders: transformers' are read, single or in shards, fp32, bf1
 
 TEST_CASE("model folders: a saved one loads with equal values, config and end tokens") {
   for (const std::string name :
-       {"hf_qwen3",        "hf_qwen3_untied", "hf_qwen2",          "hf_llama",        "hf_qwen3_yarn",
-        "hf_llama_bias",   "hf_qwen3_bias",   "hf_mistral",        "hf_llama_linear", "hf_granite",
-        "hf_granite_bias", "hf_smollm3",      "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",
-        "hf_phi3",         "hf_phi3_plain",   "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window",
-        "hf_gemma3",       "hf_gemma3_bf16",  "hf_olmo3",          "hf_olmo3_plain"}) {
+       {"hf_qwen3",         "hf_qwen3_untied", "hf_qwen2",          "hf_llama",        "hf_qwen3_yarn",
+        "hf_llama_bias",    "hf_qwen3_bias",   "hf_mistral",        "hf_llama_linear", "hf_granite",
+        "hf_granite_bias",  "hf_smollm3",      "hf_smollm3_bias",   "hf_olmo2",        "hf_olmo2_tied",
+        "hf_phi3",          "hf_phi3_plain",   "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window",
+        "hf_gemma3",        "hf_gemma3_bf16",  "hf_olmo3",          "hf_olmo3_plain",  "hf_qwen3_5",
+        "hf_qwen3_5_groups"}) {
     INFO(name);
     const LoadedModel model = load_hf(kGolden / name);
     const qrl::test::TempDir dir;
@@ -126,22 +127,28 @@ TEST_CASE("model folders: a saved one loads with equal values, config and end to
 }
 
 TEST_CASE("model folders: of a folder of text and images the text model is read, under the names of a text model") {
-  const LoadedModel text = load_hf(kGolden / "hf_gemma3");
-  Json part = Json::parse(qrl::test::read_file(kGolden / "hf_gemma3/config.json"));
-  const Json dtype = part["dtype"];
-  for (const char* key : {"dtype", "architectures", "tie_word_embeddings"}) part.erase(key);
-  const Json root = {{"model_type", "gemma3"},
-                     {"architectures", {"Gemma3ForConditionalGeneration"}},
-                     {"torch_dtype", dtype},
-                     {"text_config", part},
-                     {"vision_config", {{"hidden_size", 8}}}};
-  const base::Buffer image(base::DType::f32, {3});
+  struct Folder {
+    const char *golden, *type, *architecture, *model, *other;
+  };
   // The names of published folders, and those that transformers 5 writes.
-  for (const auto& [model, tower] : {std::pair("language_model.model.", "vision_tower.x.weight"),
-                                     {"model.language_model.", "model.multi_modal_projector.x.weight"}}) {
-    INFO(model);
+  const char *gemma = "Gemma3ForConditionalGeneration", *qwen = "Qwen3_5ForConditionalGeneration";
+  const base::Buffer image(base::DType::f32, {3});
+  for (const Folder& folder :
+       {Folder{"hf_gemma3", "gemma3", gemma, "language_model.model.", "vision_tower.x.weight"},
+        Folder{"hf_gemma3", "gemma3", gemma, "model.language_model.", "model.multi_modal_projector.x.weight"},
+        Folder{"hf_qwen3_5", "qwen3_5", qwen, "model.language_model.", "model.visual.x.weight"},
+        Folder{"hf_qwen3_5", "qwen3_5", qwen, "model.language_model.", "mtp.x.weight"}}) {
+    INFO(folder.golden << " " << folder.other);
+    const LoadedModel text = load_hf(kGolden / folder.golden);
+    Json part = Json::parse(qrl::test::read_file(kGolden / folder.golden / "config.json"));
+    const Json dtype = part["dtype"], tied = part.value("tie_word_embeddings", true);
+    for (const char* key : {"dtype", "architectures", "tie_word_embeddings"}) part.erase(key);
+    const Json root = {{"model_type", folder.type},   {"architectures", {folder.architecture}},
+                       {"torch_dtype", dtype},        {"text_config", part},
+                       {"tie_word_embeddings", tied}, {"vision_config", {{"hidden_size", 8}}}};
+    const std::string model = folder.model;
     const qrl::test::TempDir dir;
-    std::vector<state::NamedView> tensors = {{tower, image.view(), {}}};
+    std::vector<state::NamedView> tensors = {{folder.other, image.view(), {}}};
     for (const auto& [name, buffer] : text.weights)
       tensors.push_back({model + name.substr(std::string("model.").size()), buffer.view(), {}});
     state::write_safetensors(dir / "model.safetensors", tensors, {{"format", "pt"}});

@@ -21,7 +21,7 @@ DeviceMasters::DeviceMasters(const model::ModelConfig& config) {
     model::visit_block(
         config, i,
         [&](const model::BlockGain& gain, const auto&) {
-          add(layer + std::string(gain.module) + ".weight", {gain.name, i}, 0, gain.width);
+          add(layer + gain.tensor(), {gain.name, i}, 0, gain.shape().numel());
         },
         [&](const model::BlockMatrix& matrix, const auto&) {
           std::int64_t first = 0;

@@ -19,9 +19,7 @@ std::vector<int> shard_owners(const std::vector<model::WeightSpec>& specs, bool 
   return dist::share_out(floats, num_ranks);
 }
 
-bool is_matrix(const model::WeightSpec& spec) {
-  return spec.kind != model::WeightKind::norm && spec.kind != model::WeightKind::bias;
-}
+bool is_matrix(const model::WeightSpec& spec) { return !model::is_vector(spec.kind); }
 
 namespace {
 

@@ -153,10 +153,7 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     bound.norm_offset = config.norm_offset;
     bound.window = config.window(idx);
     model::visit_block(
-        config, idx,
-        [&](const model::BlockGain& gain, const auto& of) {
-          of(bound) = weight({layer + std::string(gain.module) + ".weight"});
-        },
+        config, idx, [&](const model::BlockGain& gain, const auto& of) { of(bound) = weight({layer + gain.tensor()}); },
         [&](const model::BlockMatrix& matrix, const auto& of) {
           std::vector<std::string> weights, biases;
           for (const model::BlockModule& module : matrix.modules) {
@@ -166,7 +163,7 @@ void Parameters::bind_policy(const model::WeightSource& base) {
           of(bound).name = model::snapshot_layer_prefix(idx) + std::string(matrix.name);
           of(bound).weight = weight(weights);
           if (matrix.has_bias) of(bound).bias = weight(biases);
-          if (options_.lora.enabled() && !matrix.is_router) of(bound).adapter = bind_adapter(layer, matrix);
+          if (options_.lora.enabled() && !matrix.is_router()) of(bound).adapter = bind_adapter(layer, matrix);
         },
         [&](const model::BlockExperts& experts, const auto& of) {
           of(bound).name = model::snapshot_layer_prefix(idx) + std::string(experts.matrix.name);

@@ -42,8 +42,7 @@ model::WeightSource first_masters(const model::ModelConfig& config, const model:
       is_given ? *options.lora_initial : model::new_adapters(config, options.lora, options.lora_seed);
   return model::WeightSource(
       [initial, adapters, is_given, lora = options.lora](const model::WeightSpec& spec, float* to) {
-        const bool is_trained =
-            model::is_lora_name(spec.name) || (lora.train_norms && spec.kind == model::WeightKind::norm);
+        const bool is_trained = model::is_lora_name(spec.name) || (lora.train_norms && model::is_norm(spec.kind));
         // New adapters start with the base's norm gains.
         if (is_trained && (is_given || model::is_lora_name(spec.name))) adapters.read(spec, to);
         else initial.read(spec, to);
@@ -130,7 +129,7 @@ void ReferencePolicy::take_gains(const model::WeightSource& source) {
     model::visit_block(
         config_, layer,
         [&](const model::BlockGain& gain, const auto& of) {
-          take(of(policy_.layers[idx]), prefix + std::string(gain.module) + ".weight");
+          if (model::is_norm(gain.kind)) take(of(policy_.layers[idx]), prefix + gain.tensor());
         },
         [](const model::BlockMatrix&, const auto&) {}, [](const model::BlockExperts&, const auto&) {});
   }

@@ -54,7 +54,7 @@ double sampler_bytes(const QuantRecipe& quant, const model::ModelConfig& config)
   for (const WeightSpec& spec : model::weight_specs(config)) {
     const auto count = static_cast<double>(spec.shape.numel());
     if (is_layer_matrix(spec.kind))
-      bytes += matrix_bytes(spec, spec.kind == WeightKind::router ? unquantized : formats.linear);
+      bytes += matrix_bytes(spec, spec.kind == WeightKind::linear ? formats.linear : unquantized);
     else if (spec.kind == WeightKind::embedding) bytes += count * wide;
     else if (spec.kind != WeightKind::lm_head) bytes += count * kF32;
   }
@@ -83,7 +83,7 @@ double frozen_bytes(const Recipe& recipe, const model::ModelConfig& config) {
   const double table = formats.f32_lm_head ? kF32 : dtype;
   double bytes = 0;
   for (const WeightSpec& spec : model::weight_specs(config)) {
-    const bool is_small = spec.kind == WeightKind::norm || spec.kind == WeightKind::bias;
+    const bool is_small = model::is_vector(spec.kind);
     const bool is_table = spec.kind == WeightKind::embedding || spec.kind == WeightKind::lm_head;
     // The CPU's packed lm_head is counted separately.
     const bool is_kept = is_small || (!reads_snapshot && (on_gpu || spec.kind != WeightKind::lm_head)) ||
