@@ -1,15 +1,19 @@
 """Does transformers load a folder that qrl-train exported, and compute the same?
 
-    python scripts/golden/check_export.py DIR [--logits FILE] [--text TEXT ...]
+    python scripts/golden/check_export.py DIR [--logits FILE] [--text TEXT ...] [--program build/qrl-train]
 
 FILE is a safetensors file with tokens_<name> (I64 or I32 [T]) and logits_<name> (F32 [T, V]) of our own forward; they
 must agree with transformers' fp32 forward within 1e-4. Every weight in the folder must have been used. With a
-tokenizer in DIR each TEXT (three built-in ones by default) must survive encoding and decoding by AutoTokenizer.
+tokenizer in DIR each TEXT (three built-in ones by default) must survive encoding and decoding by AutoTokenizer. With
+--program, `qrl-train generate` in fp32 must draw transformers' 30 greedy tokens after each of four prompts; they are
+compared as text, without a chat template.
 Prints one line a check; exits 1 when one fails.
 """
 
 import argparse
+import json
 import pathlib
+import subprocess
 import sys
 
 import safetensors.torch
@@ -17,6 +21,8 @@ import torch
 import transformers
 
 TOLERANCE = 1e-4
+GREEDY_TOKENS = 30
+PROMPTS = ["The capital of France is", "Once upon a time, there was a", "def fibonacci(n):\n", "2 + 3 = 5, 4 + 7 ="]
 TEXTS = ["Using the numbers [3, 7, 20], make 41.", "<answer>(20 + 21) * 1</answer>\n", "naïve café — 数独 \U0001f9e9"]
 
 
@@ -57,11 +63,30 @@ def check_tokenizer(folder, texts):
     return faults, f"{len(texts)} texts, {len(tokenizer)} tokens"
 
 
+def check_greedy(program, folder, model):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    words = [program, "generate", folder, "--json", "--temperature", "0", "--max-tokens", str(GREEDY_TOKENS)]
+    settings = ["model.dtype=float32", "quant.rollout.weights=fp32", "quant.rollout.kv_cache=fp32", "data.chat_template=plain"]
+    words += [word for setting in settings for word in ("--set", setting)]
+    words += [word for prompt in PROMPTS for word in ("--prompt", prompt)]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    faults = []
+    for prompt, line in zip(PROMPTS, lines, strict=True):
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
+        with torch.no_grad():
+            all_ids = model.generate(ids, max_new_tokens=GREEDY_TOKENS, do_sample=False)[0]
+        want, got = tokenizer.decode(all_ids[ids.shape[1]:], skip_special_tokens=True), json.loads(line)["response"]
+        if got != want:
+            faults.append(f"after {prompt!r}: {got!r}, not {want!r}")
+    return faults, f"{len(PROMPTS)} prompts, {GREEDY_TOKENS} tokens each"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("--logits", type=pathlib.Path)
     parser.add_argument("--text", action="append")
+    parser.add_argument("--program")
     arguments = parser.parse_args()
 
     model, faults = check_weights(arguments.dir)
@@ -70,6 +95,8 @@ def main():
         results["logits"] = check_logits(model, arguments.logits)
     if (arguments.dir / "tokenizer.json").exists():
         results["tokenizer"] = check_tokenizer(arguments.dir, arguments.text or TEXTS)
+    if arguments.program:
+        results["greedy text"] = check_greedy(arguments.program, arguments.dir, model)
     for name, (faults, summary) in results.items():
         print(f"{name}: {'FAILED: ' + '; '.join(faults) if faults else 'ok'} ({summary})")
     sys.exit(any(faults for faults, _ in results.values()))
