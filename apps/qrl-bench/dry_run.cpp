@@ -29,7 +29,7 @@ std::int64_t kv_bytes(const train::Recipe& recipe, const model::ModelConfig& con
   const std::int64_t page_bytes =
       ops::kv_page_bytes({config.num_attention_heads, config.num_key_value_heads, config.head_dim},
                          train::kv_format(recipe.quant), recipe.rollout.page_size);
-  return 2 * config.num_hidden_layers * train::kv_pages(recipe) * page_bytes;
+  return 2 * config.num_attention_layers() * train::kv_pages(recipe) * page_bytes;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/bench/bench_plan.h"
+#include "decoder/kv/delta_states.h"
 #include "model/weights.h"
 #include "ops/paged_attention.h"
 #include "train/plan/work_estimate.h"
@@ -13,7 +14,7 @@ namespace {
 
 /// Returns the number of query elements per row, over all layers.
 double query_width(const model::ModelConfig& config) {
-  return static_cast<double>(config.q_size() * config.num_hidden_layers);
+  return static_cast<double>(config.q_size() * config.num_attention_layers());
 }
 
 double num_bytes(const ops::PackedLinear& matrix) {
@@ -43,8 +44,11 @@ AttentionWork attention_of_tick(const model::ModelConfig& config, const DecodeTi
   const double position_bytes = 2 * static_cast<double>(ops::kv_page_bytes(heads, tick.kv_format, tick.page_size)) /
                                 static_cast<double>(tick.page_size);
   const double positions = tick.batch * tick.context;
-  return {4 * positions * query_width(config),
-          positions * static_cast<double>(config.num_hidden_layers) * position_bytes};
+  // States are read and written once a token.
+  const double state_bytes = 2 * tick.batch * static_cast<double>(decoder::state_slot_bytes(config));
+  const double state_operations = tick.batch * train::delta_operations(config);
+  return {4 * positions * query_width(config) + state_operations,
+          positions * static_cast<double>(config.num_attention_layers()) * position_bytes + state_bytes};
 }
 
 TickWork gpu_tick_work(const model::ModelConfig& config, quant::Format format, quant::Format head_format,

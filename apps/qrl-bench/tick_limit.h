@@ -16,8 +16,9 @@ struct DecodeTick {
   double experts_read = 0;  ///< number of distinct experts to which the rows are routed, summed over sparse layers
 };
 
-/// Holds a tick's attention: operations of QKᵀ and PV (2 per multiply-add), and bytes of KV pages, including scales and
-/// padding.
+/// Holds a tick's attention: operations of QKᵀ, PV and of states (2 per multiply-add), and bytes of KV pages, including
+/// scales, and of states read and written;
+/// padding counts.
 struct AttentionWork {
   double operations = 0, kv_bytes = 0;
 };

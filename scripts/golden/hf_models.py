@@ -217,6 +217,7 @@ MODELS = {
     # Fewer key heads, a narrower convolution, each fourth layer is full.
     "qwen3_5_groups": dict(
         model=Qwen3_5ForCausalLM, seed=62, dtype=torch.bfloat16, lengths=(2, 7, 67), max_shard_size="40KB", f32_gradients=True,
+        max_rounding=9e-6,
         config=Qwen3_5TextConfig(vocab_size=131, hidden_size=40, num_attention_heads=4, num_key_value_heads=1, head_dim=12,
                                  intermediate_size=33, rms_norm_eps=1e-4, linear_num_key_heads=2, linear_num_value_heads=6,
                                  linear_key_head_dim=32, linear_value_head_dim=16, linear_conv_kernel_dim=3,
@@ -240,7 +241,7 @@ def randomize(model, dtype, generator):
         std = 0.45 if name.endswith("mlp.gate.weight") else 0.3  # routers: their choices have margins
         # States that remember some tokens, and convolutions of some strength.
         center = center if name.endswith("norm.weight") else -2.0 if name.endswith("A_log") else 0.0
-        std = 1.0 if name.endswith("conv1d.weight") else 0.1 if name.endswith("linear_attn.out_proj.weight") else std
+        std = 1.0 if name.endswith("conv1d.weight") else 0.06 if name.endswith("linear_attn.out_proj.weight") else std
         weight.data = (std * noise + center).to(dtype).float()
 
 
@@ -321,7 +322,7 @@ def make(name, spec):
             continue
         exact = in_fp64(model, spec)
         worst = rounding(model, exact, sequences)
-        if worst <= MAX_ROUNDING:
+        if worst <= spec.get("max_rounding", MAX_ROUNDING):
             break
     else:
         sys.exit(f"{name}: no seed gives margins of {MIN_MARGIN} and {MIN_DISTINCT} distinct tokens")

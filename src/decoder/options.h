@@ -33,6 +33,9 @@ struct DecoderOptions {
   /// Top-k and top-p use whole rows. Does not change samples.
   std::int64_t logit_tile_tokens = 8192;
   bool prefix_sharing = true;
+  /// Slots for sequences' states in DeltaNet layers, two or more with prefix sharing. Waiting sequences keep theirs as
+  /// long as no running one needs it. 0: num_state_slots(max_num_seqs).
+  std::int64_t state_slots = 0;
   /// Called before each tick. An exception abandons all requests; the decoder stays usable.
   std::function<void()> before_tick;
   /// Returns a token's text, valid until the next call. Required for stop strings.

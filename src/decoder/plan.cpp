@@ -16,18 +16,24 @@ constexpr double kAttentionSlowdown = 4;
 }  // namespace
 
 Plan::Plan(const model::ModelConfig& config) {
-  const auto qkv_size = static_cast<double>(config.q_size() + 2 * config.kv_size());
+  const auto qkv_size = static_cast<double>(config.q_outputs() + 2 * config.kv_size());
   const auto width = static_cast<double>(config.hidden_size);
   const auto q_size = static_cast<double>(config.q_size());
   double row_products = 0;  // multiply-adds of a row in an average layer
+  const auto heads = static_cast<double>(config.linear_num_value_heads),
+             delta_size = static_cast<double>(config.delta_size());
+  const double attention_row = width * (qkv_size + q_size);
+  const double delta_row = width * (static_cast<double>(config.delta_channels()) + 2 * delta_size + 2 * heads) +
+                           kAttentionSlowdown * 3 * delta_size * static_cast<double>(config.linear_key_head_dim);
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const bool is_sparse = config.is_sparse(layer);
     const auto inner = static_cast<double>(is_sparse ? config.num_experts_per_tok * config.moe_intermediate_size
                                                      : config.intermediate_size);
     const double router = is_sparse ? static_cast<double>(config.num_experts) : 0;
-    row_products += width * (qkv_size + q_size + router + 3 * inner);
+    row_products += config.layer_kind(layer) == model::LayerKind::delta ? delta_row : attention_row;
+    row_products += width * (router + 3 * inner);
   }
-  row_products /= static_cast<double>(config.num_hidden_layers);
+  row_products /= static_cast<double>(config.num_attention_layers());  // one layer with attention, and its neighbors
   if (config.has_experts())
     min_rows_per_thread_ *= (config.num_experts + config.num_experts_per_tok - 1) / config.num_experts_per_tok;
   position_cost_ = kAttentionSlowdown * 2 * q_size / row_products;
@@ -43,7 +49,10 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
   tokens_N.clear();
   positions_N.clear();
   page_tables_N.clear();
+  states_N.clear();
   copies.clear();
+  starts.clear();
+  leaves.clear();
   sample_rows.clear();
   sampled_sequences.clear();
   parts.clear();
@@ -57,7 +66,9 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
     const PlanPart last = parts.empty() ? PlanPart{} : parts.back();
     parts.push_back({{last.rows.end, num_rows()},
                      {last.samples.end, static_cast<std::int64_t>(sample_rows.size())},
-                     {last.copies.end, static_cast<std::int64_t>(copies.size())}});
+                     {last.copies.end, static_cast<std::int64_t>(copies.size())},
+                     {last.starts.end, static_cast<std::int64_t>(starts.size())},
+                     {last.leaves.end, static_cast<std::int64_t>(leaves.size())}});
   };
   double cost_so_far = 0, part_cost = 0, largest_part_cost = 0;
   for (Sequence* sequence : chosen) {
@@ -79,8 +90,11 @@ void Plan::build(std::span<Sequence* const> chosen, int num_threads, bool weight
       tokens_N.push_back(sequence->token(position));
       positions_N.push_back(static_cast<std::int32_t>(position));
       page_tables_N.push_back(sequence->pages.data());
+      states_N.push_back(sequence->state);
     }
     if (sequence->copy.num_slots > 0) copies.push_back(sequence->copy);
+    if (sequence->starts_from >= 0) starts.push_back({sequence->starts_from, sequence->state});
+    if (sequence->leaves_to >= 0) leaves.push_back({sequence->state, sequence->leaves_to});
     if (is_sampled) {
       sample_rows.push_back(static_cast<std::int32_t>(num_rows() - 1));
       sampled_sequences.push_back(sequence);

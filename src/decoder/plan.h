@@ -14,7 +14,7 @@ namespace qrl::decoder {
 
 /// Describes the sequences that one team computes, as ranges of the plan's arrays.
 struct PlanPart {
-  base::Range rows, samples, copies;
+  base::Range rows, samples, copies, starts, leaves;
 };
 
 /// Size below which weights mostly stay in a core's own cache.
@@ -35,7 +35,9 @@ class Plan {
   std::vector<types::TokenId> tokens_N;
   std::vector<std::int32_t> positions_N;
   std::vector<const PageId*> page_tables_N;
+  std::vector<StateSlot> states_N;           ///< slots of the rows' sequences; −1 without DeltaNet layers
   std::vector<PageCopy> copies;              ///< page copies before the forward pass, in order of `parts`
+  std::vector<StateCopy> starts, leaves;     ///< state copies before and after it, in order of `parts`
   std::vector<std::int32_t> sample_rows;     ///< rows that need logits, ascending
   std::vector<Sequence*> sampled_sequences;  ///< one per sample row
   std::vector<PlanPart> parts;

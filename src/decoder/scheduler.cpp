@@ -15,8 +15,9 @@ constexpr std::int32_t kReservedTokens = 1024;
 
 }  // namespace
 
-Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats, std::int64_t reach)
-    : options_(options), pool_(pool), stats_(stats), reach_(reach) {}
+Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats, std::int64_t reach,
+                     PagePool* states)
+    : options_(options), pool_(pool), stats_(stats), states_(states), reach_(reach) {}
 
 void Scheduler::submit(RequestId id, Request request) {
   Group& group = *groups_.emplace_back(std::make_unique<Group>());
@@ -25,7 +26,7 @@ void Scheduler::submit(RequestId id, Request request) {
   const types::SamplingParams& params = group.request.params;
   group.sample_params = {params.temperature, params.top_p, params.top_k, params.max_kept};
   group.field = base::RandomField(group.request.key.seed, base::RandomPurpose::sampling);
-  group.num_unfinished = group.request.num_samples;
+  group.num_unfinished = group.num_unstarted = group.request.num_samples;
   if (options_.prefix_sharing && group.request.num_samples > 1) {
     group.num_prefix_tokens = static_cast<std::int64_t>(group.request.prompt_tokens.size()) - 1;
   }
@@ -58,6 +59,12 @@ std::span<Sequence* const> Scheduler::choose() {
 
 void Scheduler::take_rows(Sequence& sequence) {
   sequence.num_rows = std::min(rows_left_, sequence.num_pending());
+  if (states_ != nullptr && sequence.leads) {
+    // The state of a prefix may have seen one token more: ops::DeltaRun can compute the last token's row again.
+    sequence.num_rows = std::min(sequence.num_rows, sequence.num_prompt_tokens() - sequence.num_cached);
+    const bool is_behind = sequence.num_cached + sequence.num_rows >= sequence.group->num_prefix_tokens;
+    if (is_behind) sequence.leaves_to = sequence.group->prefix_state;
+  }
   rows_left_ -= sequence.num_rows;
   chosen_.push_back(&sequence);
 }
@@ -101,16 +108,39 @@ bool Scheduler::make_room_for(const Sequence& sequence) {
     const std::int64_t shared = group.prefix == PrefixState::ready ? group.num_prefix_tokens / options_.page_size : 0;
     const std::int64_t held = sequence.pages.empty() ? shared : static_cast<std::int64_t>(sequence.pages.size());
     const std::int64_t wanted = pages_of(sequence.num_tokens()) - held + static_cast<std::int64_t>(running_.size());
-    if (pool_.num_free() >= wanted) return true;
+    const bool lacks_states = states_ != nullptr && states_->num_free() < states_wanted(sequence);
+    if (pool_.num_free() >= wanted && !lacks_states) return true;
+    if (lacks_states && forget_started_prefix(&group)) continue;
     if (forget_idle_prefix(&group) || free_idle_sequence(&sequence)) continue;
     if (!running_.empty() || group.prefix != PrefixState::ready) return false;
     forget_prefix(group);  // nothing runs, so the group's own prefix occupies the pages
   }
 }
 
+bool Scheduler::will_lead(const Sequence& sequence) const {
+  const Group& group = *sequence.group;
+  if (!sequence.pages.empty() || group.prefix != PrefixState::absent || group.num_prefix_tokens == 0) return false;
+  const std::int64_t num_others = group.num_unstarted - (sequence.has_started ? 0 : 1);
+  return states_ == nullptr || num_others > 0;
+}
+
+std::int64_t Scheduler::states_wanted(const Sequence& sequence) const {
+  return (sequence.state < 0 ? 1 : 0) + (will_lead(sequence) ? 1 : 0);
+}
+
+StateSlot Scheduler::take_state() { return states_ == nullptr ? -1 : states_->allocate(); }
+
+void Scheduler::free_state(StateSlot& slot) {
+  if (slot >= 0) states_->free(slot);
+  slot = -1;
+}
+
 void Scheduler::start(Sequence& sequence) {
   Group& group = *sequence.group;
+  const bool leads = will_lead(sequence);
   ++group.num_running;
+  if (!std::exchange(sequence.has_started, true)) --group.num_unstarted;
+  if (sequence.state < 0) sequence.state = take_state();
   running_.push_back(&sequence);
   sequence.runs = true;
   sequence.pages.reserve(static_cast<std::size_t>(pages_of(options_.max_model_len)));  // so that ticks do not allocate
@@ -129,9 +159,11 @@ void Scheduler::start(Sequence& sequence) {
       sequence.copy = {group.prefix_pages[num_full], sequence.pages.back(), num_slots};
     }
     sequence.num_cached = group.num_prefix_tokens;
+    sequence.starts_from = group.prefix_state;
     stats_.shared_prompt_tokens += group.num_prefix_tokens;
-  } else if (group.num_prefix_tokens > 0) {
+  } else if (leads) {
     group.prefix = PrefixState::filling;
+    group.prefix_state = take_state();
     sequence.leads = true;
   }
   const auto num_pages = static_cast<std::size_t>(pages_of(sequence.num_tokens()));
@@ -163,12 +195,12 @@ bool Scheduler::hold_next_page(std::size_t running_idx) {
 void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   running_.pop_back();
-  if (sequence.leads) sequence.group->prefix = PrefixState::absent;
+  if (sequence.leads) forget_prefix(*sequence.group);
   sequence.leads = false;
   sequence.num_cached = 0;
   sequence.runs = false;
   --sequence.group->num_running;
-  free_pages(sequence.pages, sequence.num_dropped);
+  free_memory(sequence);
   waiting_.push_front(&sequence);
   ++stats_.preemptions;
 }
@@ -184,6 +216,7 @@ void Scheduler::advance() {
     sequence->num_cached += sequence->num_rows;
     sequence->num_rows = 0;
     sequence->copy = {};
+    sequence->starts_from = sequence->leaves_to = -1;
     if (sequence->leads && sequence->num_cached >= group.num_prefix_tokens) {
       const std::int64_t num_pages = pages_of(group.num_prefix_tokens);
       group.prefix_pages.assign(sequence->pages.begin(), sequence->pages.begin() + num_pages);
@@ -275,7 +308,8 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
   leave_queues(finished);
   for (Sequence* sequence : finished) {
     Group& group = *sequence->group;
-    free_pages(sequence->pages, sequence->num_dropped);
+    free_memory(*sequence);
+    if (!std::exchange(sequence->has_started, true)) --group.num_unstarted;
     if (--group.num_unfinished > 0) continue;
     forget_prefix(group);
     if (group.sample_params.cuts()) --num_cutting_;
@@ -315,6 +349,24 @@ void Scheduler::free_pages(std::vector<PageId>& pages, std::int64_t& num_dropped
   num_dropped = 0;
 }
 
+void Scheduler::free_memory(Sequence& sequence) {
+  free_pages(sequence.pages, sequence.num_dropped);
+  free_state(sequence.state);
+}
+
+bool Scheduler::forget_started_prefix(const Group* keep) {
+  const auto is_read = [&](const Group& group) {
+    return std::ranges::any_of(chosen_, [&](const Sequence* one) { return one->starts_from == group.prefix_state; });
+  };
+  for (const std::unique_ptr<Group>& group : groups_) {
+    if (group.get() == keep || group->num_unstarted > 0 || group->prefix != PrefixState::ready || is_read(*group))
+      continue;
+    forget_prefix(*group);
+    return true;
+  }
+  return false;
+}
+
 bool Scheduler::forget_idle_prefix(const Group* keep) {
   for (const std::unique_ptr<Group>& group : groups_) {
     if (group.get() == keep || group->num_running > 0 || group->prefix != PrefixState::ready) continue;
@@ -331,13 +383,14 @@ bool Scheduler::free_idle_sequence(const Sequence* keep) {
   const auto waiting = std::find_if(waiting_.rbegin(), waiting_.rend(), holds);
   if (parked == parked_.rend() && waiting == waiting_.rend()) return false;
   Sequence& sequence = parked != parked_.rend() ? **parked : **waiting;
-  free_pages(sequence.pages, sequence.num_dropped);
+  free_memory(sequence);
   sequence.num_cached = 0;
   return true;
 }
 
 void Scheduler::forget_prefix(Group& group) {
   free_pages(group.prefix_pages, group.num_dropped);
+  free_state(group.prefix_state);
   group.prefix = PrefixState::absent;
 }
 

@@ -33,14 +33,20 @@ namespace qrl::decoder {
 /// are freed before any running sequence is preempted. After `resume` the sequence waits behind others; without its
 /// pages it is recomputed.
 ///
+/// With `states`, a model has DeltaNet layers, and a running sequence needs a slot of them. Pages and state are held
+/// and freed together. A leader also needs a slot in which it leaves its state behind the prompt, so it computes no
+/// token after the prompt in the same tick. Other samples start from a copy. If no slot is free, prefixes whose samples
+/// have all started are forgotten first.
+///
 /// After `advance`, another tick may be chosen while the previous tick is in flight. The previous tick's samples then
 /// count as pending tokens. If the previous tick ends a sequence, the next tick may hold an extra row of it. The
 /// sequence's pages are reusable at once, since ticks run in order.
 class Scheduler {
  public:
-  /// `options`, `pool` and `stats` must outlive this object. The scheduler updates preemptions, shared_prompt_tokens
-  /// and peak_kv_pages in `stats`.
-  Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats, std::int64_t reach = 0);
+  /// `options`, `pool`, `stats` and `states` must outlive this object. The scheduler updates preemptions,
+  /// shared_prompt_tokens and peak_kv_pages in `stats`. `states`: slots of DeltaStates, two or more; null: none.
+  Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats& stats, std::int64_t reach = 0,
+            PagePool* states = nullptr);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -88,14 +94,23 @@ class Scheduler {
   void choose_started();
   void start_waiting();
   bool make_room_for(const Sequence& sequence);
+  /// Returns whether a sequence that starts will compute its group's prefix.
+  bool will_lead(const Sequence& sequence) const;
+  std::int64_t states_wanted(const Sequence& sequence) const;
+  StateSlot take_state();
+  void free_state(StateSlot& slot);
   void start(Sequence& sequence);
   bool hold_next_page(std::size_t running_idx);
   void preempt_last();
   void free_pages(std::vector<PageId>& pages, std::int64_t& num_dropped);
+  /// Frees a sequence's pages and state.
+  void free_memory(Sequence& sequence);
   void drop_pages(Sequence& sequence);
   /// Returns how many pages no row at `position` or later reads.
   std::int64_t unread_pages(std::int64_t position) const;
   bool forget_idle_prefix(const Group* keep);
+  /// Forgets a prefix that no sequence waits for, except in this tick.
+  bool forget_started_prefix(const Group* keep);
   bool free_idle_sequence(const Sequence* keep);
   void forget_prefix(Group& group);
   std::int64_t pages_of(std::int64_t num_tokens) const;
@@ -103,6 +118,7 @@ class Scheduler {
   const DecoderOptions& options_;
   PagePool& pool_;
   DecoderStats& stats_;
+  PagePool* states_;                            // null: no DeltaNet layers
   std::int64_t reach_;                          // 0: rows read all positions
   std::vector<std::unique_ptr<Group>> groups_;  // in order of submission
   std::vector<Group*> finished_;                // in order of their end

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "decoder/kv/delta_states.h"
 #include "decoder/kv/page_pool.h"
 #include "decoder/request.h"
 #include "ops/sample.h"
@@ -35,6 +36,10 @@ struct Sequence {
   std::int64_t num_cached = 0;  ///< positions whose KV is in pages when the next tick starts
   std::int64_t num_rows = 0;    ///< number of rows in this tick; the first is at position num_cached
   PageCopy copy;                ///< page copy before this tick's forward pass; num_slots 0: none
+  StateSlot state = -1;         ///< of a model with DeltaNet layers; held as long as `pages`; −1: none
+  StateSlot starts_from = -1;   ///< slot that is copied to `state` before this tick's forward pass; −1: none
+  StateSlot leaves_to = -1;     ///< slot to which `state` is copied after this tick's forward pass; −1: none
+  bool has_started = false;     ///< whether it was ever among the scheduler's running sequences
   bool leads = false;           ///< if set, computes the group's prefix
   bool runs = false;            ///< is among the scheduler's running sequences
   bool parked = false;          ///< waits for what follows its turn
@@ -72,6 +77,8 @@ struct Group {
   PrefixState prefix = PrefixState::absent;
   std::vector<PageId> prefix_pages;  ///< valid while `ready`; of the last page, only slots of the prefix are shared
   std::int64_t num_dropped = 0;      ///< prefix pages, from the first on, that are not held
+  StateSlot prefix_state = -1;       ///< held while `filling` and `ready`: the state behind the prefix; −1: none
+  std::int64_t num_unstarted = 0;    ///< sequences that have never run and have not ended
   std::int64_t num_running = 0;
   std::int64_t num_unfinished = 0;
 };

@@ -37,7 +37,8 @@ std::int64_t reach_of(const model::ModelConfig& config) {
 TickLoop::TickLoop(const model::ModelConfig& config, const DecoderOptions& options, std::unique_ptr<Backend> backend)
     : options_(options),
       backend_(std::move(backend)),
-      scheduler_(options_, pool_, stats_, reach_of(config)),
+      num_states_(config.num_delta_layers() == 0 ? 0 : state_slots_of(options)),
+      scheduler_(options_, pool_, stats_, reach_of(config), num_states_ == 0 ? nullptr : &states_),
       ticks_{StartedTick(config), StartedTick(config)} {}
 
 RequestId TickLoop::submit(Request request) {
@@ -86,6 +87,7 @@ void TickLoop::begin(const model::Snapshot& snapshot) {
                 "fp8 scales calibrated for version " + std::to_string(version_),
                 "version " + std::to_string(scales_version), "calibrate after every publish");
   pool_ = PagePool(backend_->begin());
+  states_ = PagePool(num_states_);
   has_begun_ = true;
 }
 

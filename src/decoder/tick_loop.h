@@ -83,7 +83,8 @@ class TickLoop {
   const DecoderOptions& options_;
   std::unique_ptr<Backend> backend_;
   DecoderStats stats_;
-  PagePool pool_{0};  // recreated after idle periods
+  PagePool pool_{0}, states_{0};  // recreated after idle periods
+  std::int64_t num_states_;       // 0: no DeltaNet layers
   Scheduler scheduler_;
   RequestId next_id_ = 0;
   bool has_begun_ = false;    // whether begin ran since the last idle time

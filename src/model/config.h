@@ -109,9 +109,13 @@ struct ModelConfig {
     const bool is_delta = std::binary_search(delta_layers.begin(), delta_layers.end(), layer);
     return is_delta ? LayerKind::delta : LayerKind::attention;
   }
+  std::int64_t num_delta_layers() const { return static_cast<std::int64_t>(delta_layers.size()); }
   /// Returns the number of layers with attention, which alone have keys and values.
-  std::int64_t num_attention_layers() const {
-    return num_hidden_layers - static_cast<std::int64_t>(delta_layers.size());
+  std::int64_t num_attention_layers() const { return num_hidden_layers - num_delta_layers(); }
+  /// Returns a layer's index among those of its kind.
+  std::int64_t index_in_kind(std::int64_t layer) const {
+    const auto before = std::lower_bound(delta_layers.begin(), delta_layers.end(), layer) - delta_layers.begin();
+    return layer_kind(layer) == LayerKind::delta ? before : layer - before;
   }
   /// Returns the number of channels of a DeltaNet layer's convolution: q, k and v of all heads.
   std::int64_t delta_channels() const { return 2 * linear_num_key_heads * linear_key_head_dim + delta_size(); }

@@ -67,7 +67,7 @@ TEST_CASE("channel ranges: do not depend on the number of threads") {
 }
 
 TEST_CASE("channel ranges: a profile reduces int8's error where channels differ in size") {
-  const model::ModelConfig config = tiny_config();
+  const model::ModelConfig config = tiny_config(GENERATE(model::Family::qwen3, model::Family::qwen3_5));
   model::Weights weights = tiny_weights(config);
   for (auto& [name, buffer] : weights) {
     if (!name.ends_with("layernorm.weight")) continue;

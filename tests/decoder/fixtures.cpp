@@ -14,6 +14,7 @@ model::ModelConfig tiny_config(model::Family family) {
   const bool is_llama = family == model::Family::llama;
   const model::ModelConfig config = qrl::test::model_config(family, {67, 33, 2, 6, is_llama ? 1 : 2, 10, 71, 512},
                                                             qrl::test::parts_of(family, !is_llama));
+  if (family == model::Family::qwen3_5) return qrl::test::with_flags(config, family);
   return family == model::Family::qwen3_moe ? qrl::test::with_experts(config, 19) : config;
 }
 
@@ -26,8 +27,11 @@ model::Weights tiny_weights(const model::ModelConfig& config, std::uint64_t seed
     const std::int64_t count = tensor.shape().numel();
     for (std::int64_t i = 0; i < count; ++i) {
       // Zero biases and unit gains would hide a forward pass that omits them.
-      if (spec.kind == model::WeightKind::norm) values[i] = 1 + 0.3F * random.normal();
+      if (model::is_norm(spec.kind)) values[i] = 1 + 0.3F * random.normal();
       else if (spec.kind == model::WeightKind::bias) values[i] = 0.3F * random.normal();
+      else if (spec.kind == model::WeightKind::conv) values[i] = 0.5F * random.normal();
+      else if (spec.kind == model::WeightKind::a_log) values[i] = -2 + 0.3F * random.normal();  // remembers some tokens
+      else if (spec.kind == model::WeightKind::dt_bias) values[i] = 0.3F * random.normal();
       else values[i] *= 10;
     }
   }

@@ -13,8 +13,8 @@
 
 namespace qrl::decoder::test {
 
-/// Returns Qwen3 (qk-norm), Qwen2 (bias), Llama (bias on o as well) or Qwen3 with experts (2 of 5, except in layer 1 of
-/// 3); no size is a multiple of a vector.
+/// Returns Qwen3 (qk-norm), Qwen2 (bias), Llama (bias on o as well), Qwen3 with experts (2 of 5, except in layer 1 of
+/// 3), or Qwen3.5 with a DeltaNet in layer 0 of 2; no size of attention or MLP is a multiple of a vector.
 model::ModelConfig tiny_config(model::Family family = model::Family::qwen3);
 
 using qrl::test::on_every_path;

@@ -23,11 +23,11 @@ std::vector<TokenId> tokens_of(const state::SafetensorsFile& file, const std::st
 }
 
 const char* const kModels[] = {
-    "hf_qwen3",       "hf_qwen3_untied", "hf_qwen2",       "hf_llama",          "hf_llama_scaled",
-    "hf_qwen3_yarn",  "hf_llama_bias",   "hf_qwen3_bias",  "hf_mistral",        "hf_llama_linear",
-    "hf_granite",     "hf_granite_bias", "hf_smollm3",     "hf_smollm3_bias",   "hf_olmo2",
-    "hf_olmo2_tied",  "hf_phi3",         "hf_phi3_plain",  "hf_mistral_window", "hf_qwen2_window",
-    "hf_phi3_window", "hf_gemma3",       "hf_gemma3_bf16", "hf_olmo3",          "hf_olmo3_plain"};
+    "hf_qwen3",          "hf_qwen3_untied", "hf_qwen2",         "hf_llama",        "hf_llama_scaled", "hf_qwen3_yarn",
+    "hf_llama_bias",     "hf_qwen3_bias",   "hf_mistral",       "hf_llama_linear", "hf_granite",      "hf_granite_bias",
+    "hf_smollm3",        "hf_smollm3_bias", "hf_olmo2",         "hf_olmo2_tied",   "hf_phi3",         "hf_phi3_plain",
+    "hf_mistral_window", "hf_qwen2_window", "hf_phi3_window",   "hf_gemma3",       "hf_gemma3_bf16",  "hf_olmo3",
+    "hf_olmo3_plain",    "hf_qwen3_5",      "hf_qwen3_5_groups"};
 
 /// fp32 sums in a different order from transformers; rounding alone gives 1.1e-5 (the goldens' manifest).
 constexpr double kLogitBound = 2e-5;

@@ -81,15 +81,19 @@ void for_every_format(const std::function<void(const model::Snapshot&)>& body) {
   const auto run = [&](model::Family family, quant::Format format) {
     const model::ModelConfig config = tiny_config(family);
     const auto snapshot = publish(config, tiny_weights(config), format, 7);
-    CAPTURE(config.has_experts(), quant::name(format));
+    CAPTURE(model::spec_of(family).model_type, quant::name(format));
     body(*snapshot);
   };
   for (int i = 0; i < quant::kNumFormats; ++i) run(model::Family::qwen3, static_cast<quant::Format>(i));
   for (const auto format : {quant::Format::bf16, quant::Format::int8}) run(model::Family::qwen3_moe, format);
+  for (const auto format :
+       {quant::Format::f32, quant::Format::bf16, quant::Format::int8, quant::Format::fp8_channel, quant::Format::int4})
+    run(model::Family::qwen3_5, format);
 }
 
-/// Calls body(check_same, stats of the reference run) in every format, and in some with experts. check_same(options)
-/// completes the requests with those options, compares bits with base_options(), and returns the stats.
+/// Calls body(check_same, stats of the reference run) in every format, and in some with experts or a DeltaNet.
+/// check_same(options) completes the requests with those options, compares bits with base_options(), and returns the
+/// stats.
 template <class Body>
 void for_every_variant(Body body) {
   const Requests made = make_requests();

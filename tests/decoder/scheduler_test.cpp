@@ -59,6 +59,34 @@ class FakeKv {
   std::vector<std::uint64_t> slots_;
 };
 
+/// Stores a state per slot: a hash of the tokens that it has seen, which it can also forget the last of.
+class FakeStates {
+ public:
+  explicit FakeStates(std::int64_t num_slots) : states_(static_cast<std::size_t>(num_slots)) {}
+
+  void copy(const StateCopy& copy) { at(copy.to) = at(copy.from); }
+  /// Updates a slot by a row. Returns whether the slot then holds the row's own past.
+  bool forward(std::span<const TokenId> tokens, std::int64_t position, StateSlot slot) {
+    State& state = at(slot);
+    if (position == 0) state = {};
+    const bool again = position > 0 && state.num_tokens == position + 1;
+    if (!again && state.num_tokens != position) return false;
+    state = {position + 1, again ? state.before : state.hash, 0};
+    state.hash = extend(state.before, tokens[static_cast<std::size_t>(position)]);
+    std::uint64_t hash = kEmptyHash;
+    for (std::int64_t i = 0; i <= position; ++i) hash = extend(hash, tokens[static_cast<std::size_t>(i)]);
+    return state.hash == hash;
+  }
+
+ private:
+  struct State {
+    std::int64_t num_tokens = 0;
+    std::uint64_t before = kEmptyHash, hash = kEmptyHash;  // of all tokens but the last, of all
+  };
+  State& at(StateSlot slot) { return states_.at(static_cast<std::size_t>(slot)); }
+  std::vector<State> states_;
+};
+
 struct Case {
   DecoderOptions options;
   std::vector<Request> requests;
@@ -66,6 +94,7 @@ struct Case {
   std::vector<std::size_t> ticks_before;          // before each request's submission; ascending
   std::size_t num_ticks_ahead = 0;                // in flight when the next is chosen
   std::int64_t reach = 0;                         // of rows; 0: all positions
+  std::int64_t num_states = 0;                    // slots of states; 0: none
 };
 
 Request scheduled(std::uint64_t prompt_id, std::vector<TokenId> prompt, std::int32_t num_samples,
@@ -126,6 +155,7 @@ struct CaseOutcome {
   std::int64_t num_dropped = 0;  // samples after an end
   std::int64_t num_waits = 0;    // how often no tick could be chosen until one in flight was finished
   std::int64_t num_idle = 0;     // ticks without a request, before others arrived
+  std::int64_t num_starts = 0;   // sequences that started from a copied state
 };
 
 struct StartedTick {
@@ -133,11 +163,36 @@ struct StartedTick {
   std::vector<TokenId> drawn;
 };
 
+/// Runs a part's copies and rows of states. `used` receives the part of each slot that is written, and of each that is
+/// read. Returns the number of rows that do not see their own past.
+int run_states(const Plan& plan, const PlanPart& part, const std::vector<std::vector<TokenId>>& tokens_of_row,
+               FakeStates& states, std::map<StateSlot, std::int64_t>& used) {
+  int num_wrong = 0;
+  const auto use = [&](StateSlot slot) {
+    num_wrong += used.emplace(slot, part.rows.begin).first->second != part.rows.begin;
+  };
+  for (std::int64_t i = part.starts.begin; i < part.starts.end; ++i) {
+    use(plan.starts[static_cast<std::size_t>(i)].to);
+    states.copy(plan.starts[static_cast<std::size_t>(i)]);
+  }
+  for (auto i = static_cast<std::size_t>(part.rows.begin); i < static_cast<std::size_t>(part.rows.end); ++i) {
+    use(plan.states_N[i]);
+    num_wrong += !states.forward(tokens_of_row[i], plan.positions_N[i], plan.states_N[i]);
+  }
+  for (std::int64_t i = part.leaves.begin; i < part.leaves.end; ++i) {
+    use(plan.leaves[static_cast<std::size_t>(i)].to);
+    states.copy(plan.leaves[static_cast<std::size_t>(i)]);
+  }
+  return num_wrong;
+}
+
 /// Runs a case to its end and checks all invariants in each tick.
 CaseOutcome run(const Case& c, base::RandomStream& random) {
   CaseOutcome outcome;
   PagePool pool(c.options.kv_pages);
-  Scheduler scheduler(c.options, pool, outcome.stats, c.reach);
+  PagePool slots(c.num_states);
+  FakeStates states(c.num_states);
+  Scheduler scheduler(c.options, pool, outcome.stats, c.reach, c.num_states == 0 ? nullptr : &slots);
   Plan plan(any_config());
   FakeKv kv(c.options.kv_pages, c.options.page_size);
   std::vector<FinishedRequest> finished_requests;
@@ -224,7 +279,9 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
       for (std::int64_t i = 0; i < sequence->num_rows; ++i) tokens_of_row[row++] = tokens;
     }
     int num_wrong = 0;
+    std::map<StateSlot, std::int64_t> used;
     for (const PlanPart& part : parts) {
+      if (c.num_states > 0) num_wrong += run_states(plan, part, tokens_of_row, states, used);
       for (std::int64_t i = part.copies.begin; i < part.copies.end; ++i) {
         kv.copy(plan.copies[static_cast<std::size_t>(i)]);
         outcome.copied_slots += plan.copies[static_cast<std::size_t>(i)].num_slots;
@@ -235,6 +292,8 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
       }
     }
     REQUIRE(num_wrong == 0);
+    for (const StateCopy& copy : plan.starts) REQUIRE(!used.contains(copy.from));  // parts may run concurrently
+    outcome.num_starts += std::ssize(plan.starts);
 
     StartedTick tick;
     for (std::size_t i = 0; i < plan.sampled_sequences.size(); ++i) {
@@ -259,6 +318,7 @@ CaseOutcome run(const Case& c, base::RandomStream& random) {
       REQUIRE(finished_requests[i].completions[s].tokens.size() == c.lengths[i][s]);
   }
   REQUIRE(pool.num_free() == pool.num_pages());
+  REQUIRE(slots.num_free() == slots.num_pages());
   return outcome;
 }
 
@@ -290,6 +350,25 @@ TEST_CASE("scheduler: 10,000 random schedules conserve pages and show each row i
   CHECK(dropped > 1000);
   CHECK(waits > 1000);
   CHECK(idle > 1000);
+}
+
+TEST_CASE("scheduler: with states, slots are conserved, and each row continues its own state") {
+  std::int64_t preemptions = 0, starts = 0, split = 0;
+  for (std::uint64_t i = 0; i < 10000; ++i) {
+    CAPTURE(i);
+    base::RandomStream random(9, base::RandomPurpose::test, i);
+    Case c = random_case(random);
+    c.num_ticks_ahead = 0;  // as on the CPU
+    c.num_states = num_state_slots(c.options.max_num_seqs.value, c.options.prefix_sharing);
+    const CaseOutcome outcome = run(c, random);
+    preemptions += outcome.stats.preemptions;
+    starts += outcome.num_starts;
+    split += outcome.num_parts > 1;
+    if (!c.options.prefix_sharing) REQUIRE(outcome.num_starts == 0);
+  }
+  CHECK(preemptions > 500);
+  CHECK(starts > 5000);
+  CHECK(split > 100);
 }
 
 TEST_CASE("scheduler: with a window, pages behind it are free, and each row reads its own past in the window") {

@@ -30,7 +30,8 @@ types::SamplingParams params_of_turns() {
 }
 
 struct TurnsModel {
-  model::ModelConfig config = tiny_config();
+  explicit TurnsModel(model::Family family) : config(tiny_config(family)) {}
+  model::ModelConfig config;
   std::unique_ptr<model::Snapshot> snapshot = publish(config, tiny_weights(config), quant::Format::f32);
 };
 
@@ -96,7 +97,7 @@ void check_same(const std::vector<Completion>& got, const std::vector<Completion
 }  // namespace
 
 TEST_CASE("turns: tokens and log-probs are those of single turns, and an environment's tokens have log-prob 0") {
-  const TurnsModel model;
+  const TurnsModel model(GENERATE(model::Family::qwen3, model::Family::qwen3_5));
   const std::vector<Completion> want = turn_by_turn(model);
   check_same(play(model, options_of_turns(), 0), want);
   std::int64_t num_masked = 0;
@@ -105,13 +106,13 @@ TEST_CASE("turns: tokens and log-probs are those of single turns, and an environ
 }
 
 TEST_CASE("turns: late replies in any order change no bit") {
-  const TurnsModel model;
+  const TurnsModel model(GENERATE(model::Family::qwen3, model::Family::qwen3_5));
   const std::vector<Completion> want = play(model, options_of_turns(), 0);
   for (const int delay : {1, 3}) check_same(play(model, options_of_turns(), delay), want);
 }
 
 TEST_CASE("turns: parked samples lose their pages when pages are short, and are recomputed with the same bits") {
-  const TurnsModel model;
+  const TurnsModel model(GENERATE(model::Family::qwen3, model::Family::qwen3_5));
   const std::vector<Completion> want = play(model, options_of_turns(), 0);
   for (const std::int64_t kv_pages : {16, 18, 24, 40}) {
     for (const int delay : {0, 2}) {
@@ -134,7 +135,7 @@ TEST_CASE("turns: a sample may begin with a prompt of its own") {
    private:
     std::vector<types::TurnReply> replies_ = {{0, false, {}, {}, 5}, {1, false, kPrompts[1], {}, 5}};
   };
-  const TurnsModel model;
+  const TurnsModel model(model::Family::qwen3);
   Decoder decoder(model.config, options_of_turns());
   decoder.load(*model.snapshot);
   Own own;
@@ -157,7 +158,7 @@ TEST_CASE("turns: an error of the partner abandons all samples, and the decoder 
    private:
     std::vector<types::TurnReply> replies_ = {{0, false, {}, {}, 5}, {1, false, {}, {}, 5}};
   };
-  const TurnsModel model;
+  const TurnsModel model(model::Family::qwen3);
   Decoder decoder(model.config, options_of_turns());
   decoder.load(*model.snapshot);
   const types::SampleRequest requests[] = {{7, kPrompts[0], 0, 2}};

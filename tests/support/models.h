@@ -60,6 +60,13 @@ inline model::ModelConfig with_flags(model::ModelConfig config, model::Family fa
     config.sliding_window = 5;
     config.sliding_layers = {0};
   }
+  if (spec.delta_layers) {
+    config.attention_gate = true;
+    config.delta_layers = {0};
+    config.linear_num_key_heads = 2, config.linear_num_value_heads = 4;
+    config.linear_key_head_dim = 16, config.linear_value_head_dim = 32;
+    config.linear_conv_kernel_dim = 3;
+  }
   if (spec.layers_without_rope) config.no_rope_layers = {1};
   if (spec.partial_rotary) config.partial_rotary_factor = 0.6;
   return config;

@@ -22,7 +22,7 @@ class CpuBackend final : public Backend {
         max_rows_(options.max_num_batched_tokens),
         max_positions_(options.max_model_len),
         num_pages_(options.kv_pages),
-        kv_(config, options.kv_pages, options.page_size, options.kv_format) {}
+        kv_(config, options.kv_pages, options.page_size, options.kv_format, state_slots_of(options)) {}
 
   void load(const model::Snapshot& snapshot) override {
     workspaces_.clear();

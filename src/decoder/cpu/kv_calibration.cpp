@@ -56,7 +56,7 @@ KvScales calibrate_kv(const model::Snapshot& snapshot, std::span<const std::vect
   QRL_REQUIRE(!sequences.empty(), "KV calibration", "one prompt or more", "no prompts");
   const model::ModelConfig& config = snapshot.config();
   const ops::HeadShape heads{config.num_attention_heads, config.num_key_value_heads, config.head_dim};
-  const auto num_scales = static_cast<std::size_t>(config.num_hidden_layers * heads.num_kv_heads);
+  const auto num_scales = static_cast<std::size_t>(config.num_attention_layers() * heads.num_kv_heads);
   std::size_t num_tokens = 0;
   for (const std::vector<types::TokenId>& sequence : sequences) num_tokens += sequence.size();
   const ForcedKv forced = forced_kv(snapshot, sequences, options.queries);

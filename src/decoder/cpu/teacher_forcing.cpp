@@ -35,9 +35,10 @@ void run_forced(const Transformer& transformer, std::span<const types::TokenId> 
       plan.tokens_N.push_back(tokens[static_cast<std::size_t>(first + i)]);
       plan.positions_N.push_back(static_cast<std::int32_t>(first + i));
       plan.page_tables_N.push_back(pages.data());
+      plan.states_N.push_back(0);
       plan.sample_rows.push_back(static_cast<std::int32_t>(i));
     }
-    const PlanPart all{{0, count}, {0, count}, {0, 0}};
+    const PlanPart all{{0, count}, {0, count}, {}, {}, {}};
     base::parallel(layout.num_threads, [&](base::Team& team) {
       transformer.forward(team, plan, all, kv, scratch);
       chunk(team, first, std::span<const std::int32_t>(plan.sample_rows));
@@ -133,6 +134,7 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
     given[i].group = &groups[i];
     given[i].num_rows = num_tokens;
     given[i].pages = pages_in_order(num_tokens, page_size);
+    given[i].state = static_cast<StateSlot>(i);
     for (PageId& page : given[i].pages) page += static_cast<PageId>(num_pages);
     num_pages += static_cast<std::int64_t>(given[i].pages.size());
     longest = std::max(longest, num_tokens);
@@ -140,7 +142,7 @@ ForcedKv forced_kv(const model::Snapshot& snapshot, std::span<const std::vector<
   }
   Plan plan(config);
   plan.build(chosen, base::num_threads(), snapshot.num_bytes() <= kCachedWeightBytes);
-  ForcedKv forced{KvCache(config, num_pages, page_size, quant::KvFormat::f32), {}, 0};
+  ForcedKv forced{KvCache(config, num_pages, page_size, quant::KvFormat::f32, std::ssize(sequences)), {}, 0};
   forced.kv.allocate();
   forced.num_parts = static_cast<std::int64_t>(plan.parts.size());
   const Transformer transformer(snapshot, plan.num_rows(), longest);

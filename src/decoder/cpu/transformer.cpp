@@ -33,13 +33,13 @@ void ObservedInputs::note(const ops::Activations& input, Range rows, std::vector
 }
 
 ObservedQueries::ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows)
-    : q_LNQ(DType::f32, {config.num_hidden_layers, num_rows, config.q_size()}),
+    : q_LNQ(DType::f32, {config.num_attention_layers(), num_rows, config.q_size()}),
       row_width(config.q_size() + 2 * config.kv_size()) {}
 
-void ObservedQueries::note(std::int64_t layer_idx, std::int64_t first, Range rows, const float* qkv) {
+void ObservedQueries::note(std::int64_t attention_idx, std::int64_t first, Range rows, const float* qkv) {
   const std::int64_t num_rows = q_LNQ.shape()[1], width = q_LNQ.shape()[2];
   for (std::int64_t row = rows.begin; row < rows.end; ++row)
-    std::copy_n(qkv + row * row_width, width, q_LNQ.as<float>() + (layer_idx * num_rows + first + row) * width);
+    std::copy_n(qkv + row * row_width, width, q_LNQ.as<float>() + (attention_idx * num_rows + first + row) * width);
 }
 
 LayerOutputs::LayerOutputs(const model::ModelConfig& config, std::int64_t num_tokens)
@@ -91,6 +91,7 @@ Transformer::Workspace::Workspace(const model::Snapshot& snapshot, std::int64_t 
       sampled_x(DType::f32, {kLogitRows, snapshot.config().hidden_size}),
       summaries(kLogitRows) {
   if (!has_plain_branches(snapshot.config())) branch = Buffer(DType::f32, {kBlockRows, snapshot.config().hidden_size});
+  if (snapshot.config().attention_gate) delta = std::make_unique<DeltaScratch>(snapshot);
   if (snapshot.config().has_experts())
     experts = std::make_unique<ExpertScratch>(snapshot, std::min(max_rows, kExpertRows));
   if (!snapshot.lora().enabled()) return;
@@ -105,6 +106,8 @@ void Transformer::Workspace::make_room_for_logits(std::int64_t num_columns) {
 Transformer::Transformer(const model::Snapshot& snapshot, std::int64_t max_rows, std::int64_t max_positions)
     : snapshot_(snapshot),
       heads_(head_shape(snapshot.config())),
+      gated_heads_(gated_heads_of(snapshot.config())),
+      delta_shape_(model::delta_shape(snapshot.config())),
       ropes_(snapshot.config(), max_positions),
       adds_plain_branches_(has_plain_branches(snapshot.config())),
       x_ND_(DType::f32, {max_rows, snapshot.config().hidden_size}) {
@@ -125,9 +128,11 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       std::span(plan.positions_N)
           .subspan(static_cast<std::size_t>(part.rows.begin), static_cast<std::size_t>(part.rows.size()));
 
-  kv.copy(team,
-          std::span(plan.copies)
-              .subspan(static_cast<std::size_t>(part.copies.begin), static_cast<std::size_t>(part.copies.size())));
+  const auto of_part = [](const auto& copies, Range range) {
+    return std::span(copies).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+  };
+  kv.copy(team, of_part(plan.copies, part.copies));
+  kv.states().copy(team, of_part(plan.starts, part.starts));
   ops::embed(team, snapshot_.embedding_VD().view(), plan.tokens_N.data(), part.rows, x_ND,
              snapshot_.config().embedding_multiplier);
   team.barrier();
@@ -142,27 +147,33 @@ void Transformer::forward(base::Team& team, const Plan& plan, const PlanPart& pa
       for (std::int64_t first = start; first < end; first += kBlockRows) {
         const LayerRows rows =
             layer_rows(team, plan, kv, layer_idx, {first, std::min(first + kBlockRows, end)}, scratch);
-        attention(team, rows, scratch);
+        if (snapshot_.config().layer_kind(layer_idx) == model::LayerKind::delta) delta_net(team, rows, scratch);
+        else attention(team, rows, scratch);
         if (!is_sparse) mlp(team, rows, scratch);
       }
       if (is_sparse) mlp_of_experts(team, layer_rows(team, plan, kv, layer_idx, {start, end}, scratch), scratch);
     }
     if (outputs != nullptr) outputs->note(layer_idx + 1, positions, x_ND + part.rows.begin * width);
   }
+  kv.states().copy(team, of_part(plan.leaves, part.leaves));
 }
 
 Transformer::LayerRows Transformer::layer_rows(base::Team& team, const Plan& plan, const KvCache& kv,
                                                std::int64_t layer_idx, Range rows, Workspace& scratch) const {
+  const bool attends = snapshot_.config().layer_kind(layer_idx) == model::LayerKind::attention;
+  const std::int64_t attention_idx = attends ? snapshot_.config().index_in_kind(layer_idx) : 0;
   return {layer_idx,
           {0, rows.size()},
           {plan.positions_N.data() + rows.begin, plan.page_tables_N.data() + rows.begin},
-          kv.layer(layer_idx),
+          kv.layer(attention_idx),
           x_ND_.as<float>() + rows.begin * snapshot_.config().hidden_size,
           team.rank() == 0 ? scratch.observed : nullptr,
-          kv.query_scales(layer_idx),
+          kv.query_scales(attention_idx),
           team.rank() == 0 ? scratch.queries : nullptr,
           rows.begin,
-          kv.routes()};
+          kv.routes(),
+          kv.states(),
+          plan.states_N.data() + rows.begin};
 }
 
 void Transformer::linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
@@ -224,11 +235,16 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   team.barrier();
   if (in.observed != nullptr && !layer.input_norm_D.empty())
     ObservedInputs::note(before, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].qkv);
-  linear(team, scratch.normed, layer.qkv, layer.adapters.qkv, in.rows, scratch, false, qkv);
+  auto* projections = config.attention_gate ? scratch.delta->projections.as<float>() : qkv;
+  linear(team, scratch.normed, layer.qkv, layer.adapters.qkv, in.rows, scratch, false, projections);
   team.barrier();
+  if (config.attention_gate) {
+    ops::split_gates(team, gated_heads_, in.rows, projections, qkv, scratch.delta->gates.as<float>());
+    team.barrier();
+  }
   ops::rope_and_store(team, heads_, norms, rope, in.where, in.rows, in.pages, qkv);
   team.barrier();
-  if (in.queries != nullptr) in.queries->note(in.layer_idx, in.first_row, in.rows, qkv);
+  if (in.queries != nullptr) in.queries->note(config.index_in_kind(in.layer_idx), in.first_row, in.rows, qkv);
   ops::KvPages pages = in.pages;
   if (in.query_scales.of_queries != nullptr) {
     ops::quantize_queries(team, heads_, in.rows, in.query_scales.of_queries, qkv);
@@ -239,6 +255,10 @@ void Transformer::attention(base::Team& team, const LayerRows& in, Workspace& sc
   heads.window = config.window(in.layer_idx);
   ops::paged_attention(team, heads, in.where, in.rows, pages, qkv, context);
   team.barrier();
+  if (config.attention_gate) {
+    ops::apply_gates(team, gated_heads_, in.rows, scratch.delta->gates.as<float>(), context);
+    team.barrier();
+  }
   ops::quantize(team, context, in.rows, attended);
   if (ops::Activations* plain = scratch.attended.beside(layer.o, layer.adapters.o); plain != nullptr)
     ops::quantize(team, context, in.rows, *plain);

@@ -13,6 +13,8 @@
 #include "model/block.h"
 #include "model/rope.h"
 #include "model/snapshot.h"
+#include "ops/attention_gate.h"
+#include "ops/delta_net.h"
 #include "ops/experts.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
@@ -35,8 +37,8 @@ struct ObservedQueries {
   ObservedQueries(const model::ModelConfig& config, std::int64_t num_rows);
   /// Copies the queries from `rows` of `qkv`. `first`: the plan's index of row 0 of `qkv`. Only one member per team may
   /// call it.
-  void note(std::int64_t layer_idx, std::int64_t first, base::Range rows, const float* qkv);
-  base::Buffer q_LNQ;  ///< fp32 [num_hidden_layers, N, H·E]
+  void note(std::int64_t attention_idx, std::int64_t first, base::Range rows, const float* qkv);
+  base::Buffer q_LNQ;  ///< fp32 [layers with attention, N, H·E]
   std::int64_t row_width = 0;
 };
 
@@ -48,6 +50,8 @@ struct LayerOutputs {
   void note(std::int64_t stage, std::span<const std::int32_t> positions, const float* x_ND);
   base::Buffer x_LTD;  ///< fp32 [num_hidden_layers + 1, T, D]
 };
+
+ops::GatedHeads gated_heads_of(const model::ModelConfig& config);
 
 /// Computes the decoder-only transformer of model/config.h. Functions are SPMD (ops/linear.h): all members of a team
 /// call them with equal arguments and the team's workspace. A row's bits depend on its sequence alone.
@@ -76,6 +80,16 @@ class Transformer {
     std::int64_t num_read = 0;  ///< number of experts with rows, summed over all calls
   };
 
+  /// Holds scratch memory of gated attention and of DeltaNet layers.
+  struct DeltaScratch {
+    explicit DeltaScratch(const model::Snapshot& snapshot);
+    QuantizedActivations mixed;       ///< inputs of a DeltaNet's out_proj
+    base::Buffer projections;         ///< fp32, with q and gates, or with qkvz
+    base::Buffer gates;               ///< fp32 [kBlockRows, H·E], attention's gates
+    base::Buffer gates_in, out;       ///< fp32 [kBlockRows, 2·Hv], [·, Hv·dv]
+    std::vector<ops::DeltaRun> runs;  ///< of a block's rows
+  };
+
   /// Holds one team's scratch memory. A layer processes rows in blocks, so that intermediate values stay in the cache.
   struct Workspace {
     /// `max_rows`: limit on a part's rows; determines the size of sparse layers' buffers.
@@ -85,6 +99,7 @@ class Transformer {
     base::Buffer qkv, context, halves;       ///< fp32 [kBlockRows, (H+2K)·E], [·, H·E], [·, 2F]
     base::Buffer branch;                     ///< fp32 [kBlockRows, D]; empty if branches are added as they are
     std::unique_ptr<ExpertScratch> experts;  ///< null in dense models
+    std::unique_ptr<DeltaScratch> delta;     ///< null unless attention is gated
     model::AdapterProducts products;
     base::Buffer sampled_x;                  ///< fp32 [kLogitRows, D]
     base::Buffer logits;                     ///< fp32, allocated by make_room_for_logits
@@ -129,6 +144,8 @@ class Transformer {
     ObservedQueries* queries;
     std::int64_t first_row;    ///< index of the first row in the plan
     const RoutePages& routes;  ///< storage of sparse layers' routes
+    const DeltaStates& states;
+    const StateSlot* state_slots;  ///< of the rows' sequences
   };
   /// Computes the rows that a layer's attention or MLP reads: the norm's output, or without a norm the residual stream.
   void enter(base::Team& team, const base::Buffer& gain, const LayerRows& in, ops::Activations& to,
@@ -140,6 +157,8 @@ class Transformer {
              Workspace& scratch) const;
   /// Adds attention's output to the residual stream. Ends with a barrier.
   void attention(base::Team& team, const LayerRows& in, Workspace& scratch) const;
+  /// Adds a gated DeltaNet's output to the residual stream, and updates the sequences' states. Ends with a barrier.
+  void delta_net(base::Team& team, const LayerRows& in, Workspace& scratch) const;
   /// Computes x · Wᵀ plus the adapter's output. Writes the sum to y, or with `accumulate` adds it to y.
   static void linear(base::Team& team, QuantizedActivations& x, const ops::PackedLinear& weight,
                      const model::MatrixAdapter& adapter, base::Range rows, Workspace& scratch, bool accumulate,
@@ -154,6 +173,8 @@ class Transformer {
 
   const model::Snapshot& snapshot_;
   ops::HeadShape heads_;
+  ops::GatedHeads gated_heads_;
+  ops::DeltaShape delta_shape_;
   std::vector<bool> has_wide_experts_L_;  ///< by layer: whether some experts are exempt
   model::RopeTables ropes_;
   bool adds_plain_branches_;  ///< whether attention and MLP add their outputs as they are

@@ -39,7 +39,7 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
       : options_(options),
         vocab_size_(config.vocab_size),
         head_dim_(config.head_dim),
-        num_kv_scales_(static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads)),
+        num_kv_scales_(static_cast<std::size_t>(config.num_attention_layers() * config.num_key_value_heads)),
         num_pages_(options.kv_pages),
         engine_(std::move(engine)),
         ropes_(config, options.max_model_len),

@@ -50,13 +50,15 @@ types::Routes RoutePages::read(std::span<const PageId> pages, std::int64_t num_t
 
 using quant::KvFormat;
 
-KvCache::KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, KvFormat format)
-    : num_layers_(config.num_hidden_layers),
+KvCache::KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, KvFormat format,
+                 std::int64_t num_state_slots)
+    : num_layers_(config.num_attention_layers()),
       num_pages_(num_pages),
       page_size_(page_size),
       heads_{config.num_attention_heads, config.num_key_value_heads, config.head_dim},
       format_(format),
-      routes_(config, num_pages, page_size) {}
+      routes_(config, num_pages, page_size),
+      states_(config, num_state_slots) {}
 
 void KvCache::allocate() {
   if (allocated()) return;
@@ -68,6 +70,7 @@ void KvCache::allocate() {
       *side = base::Buffer(base::DType::u8, {num_pages_, page_bytes}, &arena);
   }
   routes_.allocate();
+  states_.allocate();
   layers_ = std::move(layers);  // assigned at the end, because an allocation may fail midway
 }
 
@@ -83,14 +86,14 @@ void KvCache::set_scales(KvScales scales) {
   for (std::size_t i = 0; i < score_scales_LK_.size(); ++i) score_scales_LK_[i] *= scales_.keys_LK[i];
 }
 
-KvCache::QueryScales KvCache::query_scales(std::int64_t layer_idx) const {
+KvCache::QueryScales KvCache::query_scales(std::int64_t attention_idx) const {
   if (score_scales_LK_.empty()) return {};
-  const auto first = static_cast<std::size_t>(layer_idx * heads_.num_kv_heads);
+  const auto first = static_cast<std::size_t>(attention_idx * heads_.num_kv_heads);
   return {scales_.queries_LK.data() + first, score_scales_LK_.data() + first};
 }
 
-ops::KvPages KvCache::layer(std::int64_t layer_idx) const {
-  const Layer& layer = layers_[static_cast<std::size_t>(layer_idx)];
+ops::KvPages KvCache::layer(std::int64_t attention_idx) const {
+  const Layer& layer = layers_[static_cast<std::size_t>(attention_idx)];
   ops::KvPages pages{format_,
                      num_pages_,
                      page_size_,
@@ -100,7 +103,7 @@ ops::KvPages KvCache::layer(std::int64_t layer_idx) const {
                      nullptr};
   if (format_ == KvFormat::fp8_e4m3) {
     QRL_INVARIANT(!scales_.keys_LK.empty(), "KV cache", "calibrated scales", "no scales");
-    const auto first = static_cast<std::size_t>(layer_idx * heads_.num_kv_heads);
+    const auto first = static_cast<std::size_t>(attention_idx * heads_.num_kv_heads);
     pages.key_scales = scales_.keys_LK.data() + first;
     pages.value_scales = scales_.values_LK.data() + first;
   }

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/threads.h"
+#include "decoder/kv/delta_states.h"
 #include "decoder/kv/kv_scales.h"
 #include "decoder/kv/page_pool.h"
 #include "model/config.h"
@@ -41,27 +42,32 @@ class RoutePages {
   base::Buffer experts_;  // u8 [num_pages, page_size, S, k]
 };
 
-/// Holds KV pages, laid out as in ops/paged_attention.h, and the routes of a model with experts.
+/// Holds KV pages of layers with attention, laid out as in ops/paged_attention.h, the routes of a model with experts,
+/// and the states of DeltaNet layers.
 class KvCache {
  public:
-  KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format);
+  KvCache(const model::ModelConfig& config, std::int64_t num_pages, std::int64_t page_size, quant::KvFormat format,
+          std::int64_t num_state_slots = 1);
 
   void allocate();
   void release() {
     layers_.clear();
     routes_.release();
+    states_.release();
   }
   bool allocated() const { return !layers_.empty(); }
 
   const RoutePages& routes() const { return routes_; }
-  /// Throws an internal error if fp8_e4m3 pages lack scales.
-  ops::KvPages layer(std::int64_t layer_idx) const;
+  const DeltaStates& states() const { return states_; }
+  /// Returns the pages of a layer, by its index among layers with attention. Throws an internal error if fp8_e4m3 pages
+  /// lack scales.
+  ops::KvPages layer(std::int64_t attention_idx) const;
   /// Holds a layer's fp32 [K] scales of e4m3 queries, and the products of query and key scales. Null: queries stay
   /// bf16.
   struct QueryScales {
     const float *of_queries = nullptr, *of_scores = nullptr;
   };
-  QueryScales query_scales(std::int64_t layer_idx) const;
+  QueryScales query_scales(std::int64_t attention_idx) const;
 
   /// Throws an internal error for formats other than fp8_e4m3, or a wrong number of scales.
   void set_scales(KvScales scales);
@@ -79,6 +85,7 @@ class KvCache {
   quant::KvFormat format_;
   std::vector<Layer> layers_;
   RoutePages routes_;
+  DeltaStates states_;
   KvScales scales_;
   std::vector<float> score_scales_LK_;  // empty without query scales
 };

@@ -8,9 +8,9 @@ namespace qrl::decoder {
 /// Holds one policy version's fp32 scales. Keys and values are divided by their scales before rounding to e4m3.
 struct KvScales {
   std::int64_t version = -1;
-  std::vector<float> keys_LK, values_LK;  ///< [layers, kv heads]
-  std::vector<float> queries_LK = {};  ///< [layers, kv heads], scales of the heads' queries; empty: queries stay bf16
-  double saturated_fraction = 0;       ///< share of calibration keys and values beyond e4m3's range
+  std::vector<float> keys_LK, values_LK;  ///< [layers with attention, kv heads]
+  std::vector<float> queries_LK = {};     ///< of the same shape, scales of the heads' queries; empty: queries stay bf16
+  double saturated_fraction = 0;          ///< share of calibration keys and values beyond e4m3's range
 };
 
 struct KvCalibration {

@@ -249,6 +249,32 @@ void swiglu_backward(base::Gate activation, std::int64_t width, MixedArray halve
   with_gate(activation, [&](auto act) { gate_backward(act, width, halves, d_out, d_halves, begin, end); });
 }
 
+void apply_gates(std::int64_t width, MixedArray gates, MixedArray context, MixedArray out, std::int64_t begin,
+                 std::int64_t end) {
+  with_types(gates, context, [&](const auto* g, auto* x) {
+    auto* to = static_cast<decltype(x)>(out.data);
+    for_vectors((end - begin) * width, [&](std::int64_t i, auto n) {
+      const std::int64_t at = begin * width + i;
+      store(to + at, load(x + at, n) * sigmoid(load(g + at, n)), n);
+    });
+  });
+}
+
+void apply_gates_backward(std::int64_t width, MixedArray gates, MixedArray context, const GateGradients& gradients,
+                          std::int64_t begin, std::int64_t end) {
+  with_types(gates, context, [&](auto* g, auto* x) {
+    const auto* d_out = static_cast<decltype(x)>(gradients.d_out.data);
+    auto* d_context = static_cast<decltype(x)>(gradients.d_context.data);
+    auto* d_gates = static_cast<decltype(g)>(gradients.d_gates.data);
+    for_vectors((end - begin) * width, [&](std::int64_t i, auto n) {
+      const std::int64_t at = begin * width + i;
+      const VecF s = sigmoid(load(g + at, n)), d = load(d_out + at, n), value = load(x + at, n);
+      store(d_gates + at, d * value * s * (1.0F - s), n);
+      store(d_context + at, d * s, n);
+    });
+  });
+}
+
 void token_log_probs(const TokenDistribution& args, const float* logits, float* log_probs, float* entropy, float* lse,
                      std::int64_t begin, std::int64_t end) {
   const float scale = args.inverse_temperature;
@@ -357,10 +383,8 @@ void adamw_step(const AdamW& args, std::int64_t count, float* weights, float* gr
 
 }  // namespace
 
-const TrainingKernels kTraining{add_rms_norm,    add_rms_norm_backward,
-                                qkv_transform,   qkv_transform_backward,
-                                swiglu,          swiglu_backward,
-                                token_log_probs, token_log_probs_backward,
-                                sum_of_squares,  adamw_step};
+const TrainingKernels kTraining{add_rms_norm,    add_rms_norm_backward,    qkv_transform,  qkv_transform_backward,
+                                swiglu,          swiglu_backward,          apply_gates,    apply_gates_backward,
+                                token_log_probs, token_log_probs_backward, sum_of_squares, adamw_step};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "decoder/device/device_backend.h"
+#include "decoder/kv/delta_states.h"
 #include "learner/learner.h"
 #include "learner/weights/parameter_layout.h"
 #include "model/block.h"
@@ -293,18 +294,38 @@ std::int64_t kv_pages_of(const Recipe& recipe, std::int64_t groups, std::int64_t
   return samples * pages_of_longest(recipe) - shared;
 }
 
-/// Returns the number of KV pages that a step or an evaluation writes, because unwritten pages take no CPU memory.
-std::int64_t kv_pages_in_use(const Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out) {
+/// Returns the most that a step or an evaluation uses of `all`. `of_groups` says what a rank's groups of so many
+/// samples use.
+template <class OfGroups>
+std::int64_t most_in_use(const Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out, std::int64_t all,
+                         const OfGroups& of_groups) {
   const bool evaluates =
       recipe.eval.freq > 0 && (!recipe.data.val_files.empty() || !recipe.data.val_generator.task.empty());
-  if (evaluates && !held_out) return kv_pages(recipe);
-  const auto pages = [&](std::int64_t prompts, std::int64_t n) {
-    return kv_pages_of(recipe, (prompts + num_ranks - 1) / num_ranks, n);
+  if (evaluates && !held_out) return all;
+  const auto of = [&](std::int64_t prompts, std::int64_t n) {
+    return of_groups((prompts + num_ranks - 1) / num_ranks, n);
   };
   const std::int64_t drawn =
       recipe.algorithm.filter_groups.enable ? *recipe.data.gen_batch_size : recipe.data.train_batch_size;
-  const std::int64_t of_evaluation = evaluates ? pages(*held_out, recipe.eval.n) : 0;
-  return std::min(kv_pages(recipe), std::max(pages(drawn, recipe.rollout.n), of_evaluation));
+  const std::int64_t of_evaluation = evaluates ? of(*held_out, recipe.eval.n) : 0;
+  return std::min(all, std::max(of(drawn, recipe.rollout.n), of_evaluation));
+}
+
+/// Returns the number of KV pages that a step or an evaluation writes, because unwritten pages take no CPU memory.
+std::int64_t kv_pages_in_use(const Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out) {
+  return most_in_use(recipe, num_ranks, held_out, kv_pages(recipe),
+                     [&](std::int64_t groups, std::int64_t n) { return kv_pages_of(recipe, groups, n); });
+}
+
+/// Returns the bytes of the states that a step or an evaluation writes, because unwritten slots take no memory.
+double state_bytes_in_use(const Recipe& recipe, const model::ModelConfig& config, int num_ranks,
+                          std::optional<std::int64_t> held_out) {
+  const std::int64_t sequences = most_sequences_with_states(recipe), all = state_slots(recipe);
+  const std::int64_t slots = most_in_use(recipe, num_ranks, held_out, all, [&](std::int64_t groups, std::int64_t n) {
+    const std::int64_t prefixes = n > 1 && recipe.rollout.prefix_sharing ? groups : 0;
+    return std::min(sequences, groups * n) + std::min(all - sequences, prefixes);
+  });
+  return static_cast<double>(slots * decoder::state_slot_bytes(config));
 }
 
 void add_teacher(const Recipe& recipe, std::vector<MemoryPart>& parts) {
@@ -446,7 +467,7 @@ std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::Model
 
   const std::int64_t most_tokens = trained_tokens_at_once(recipe, num_ranks);
   const auto tokens = static_cast<double>(most_tokens);
-  const auto layers = static_cast<double>(config.num_hidden_layers);
+  const auto layers = static_cast<double>(config.num_attention_layers());
   const bool sampled_there = learns_there && recipe.rollout.bitwise;
   const double kept = activation_bytes(recipe, config);
   constexpr MemoryPhase kLearning = MemoryPhase::learning, kSampling = MemoryPhase::sampling;
@@ -484,6 +505,8 @@ std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::Model
   const double kv_bytes = static_cast<double>(num_pages) * (2 * layers * page_bytes + route_page_bytes);
   if (on_gpu) add_sampler_on_gpu(recipe, config, parts);
   parts.push_back({on_gpu ? "KV cache on the GPU, at most" : "KV cache", kv_bytes, !on_gpu, on_gpu, kSampling});
+  if (const double bytes = state_bytes_in_use(recipe, config, num_ranks, held_out); bytes > 0)
+    parts.push_back({"states of DeltaNet layers", bytes, true, false, kSampling});
   return parts;
 }
 

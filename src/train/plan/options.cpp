@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "data/chat_template.h"
+#include "decoder/kv/delta_states.h"
 #include "train/plan/formats.h"
 #include "train/prompts/conversations.h"
 #include "train/prompts/text_options.h"
@@ -84,6 +85,23 @@ std::int64_t kv_pages(const Recipe& recipe, std::optional<std::int64_t> longest_
   const std::int64_t num_seqs = std::max<std::int64_t>(recipe.rollout.max_num_seqs, most_open_conversations(recipe));
   const std::int64_t given = recipe.rollout.kv_pages;
   return given > 0 ? given : pages_of_longest(recipe, longest_prompt_tokens) * num_seqs;
+}
+
+std::int64_t most_sequences_with_states(const Recipe& recipe) {
+  return std::max<std::int64_t>(recipe.rollout.max_num_seqs, most_open_conversations(recipe));
+}
+
+std::int64_t state_slots(const Recipe& recipe) {
+  return decoder::num_state_slots(most_sequences_with_states(recipe), recipe.rollout.prefix_sharing);
+}
+
+void choose_sequences_by_states(const model::ModelConfig& config, std::uint64_t memory_bytes, Recipe& recipe) {
+  constexpr std::int64_t kFewest = 8;
+  const std::int64_t slot_bytes = decoder::state_slot_bytes(config);
+  config::AutoValue<std::int64_t>& most = recipe.rollout.max_num_seqs;
+  if (!most.is_auto || samples_on_gpu(recipe) || slot_bytes == 0 || memory_bytes == 0) return;
+  const auto room = static_cast<std::int64_t>(memory_bytes / 4);
+  while (most.value > kFewest && state_slots(recipe) * slot_bytes > room) most.value /= 2;
 }
 
 double gpu_memory_share(const Recipe& recipe) {

@@ -32,6 +32,13 @@ std::int64_t pages_of_longest(const Recipe& recipe, std::optional<std::int64_t> 
 /// Returns rollout.kv_pages. If it is unset, returns the pages of rollout.max_num_seqs full-length sequences.
 /// longest_prompt_tokens defaults to data.max_prompt_length.
 std::int64_t kv_pages(const Recipe& recipe, std::optional<std::int64_t> longest_prompt_tokens = {});
+/// Returns how many sequences keep states: those that run, or with an environment all open conversations.
+std::int64_t most_sequences_with_states(const Recipe& recipe);
+/// Returns the decoder's number of state slots, for a model with DeltaNet layers.
+std::int64_t state_slots(const Recipe& recipe);
+/// Lowers an automatic rollout.max_num_seqs on the CPU until the states of DeltaNet layers take at most a quarter of
+/// `memory_bytes`. Samples do not depend on it.
+void choose_sequences_by_states(const model::ModelConfig& config, std::uint64_t memory_bytes, Recipe& recipe);
 /// Returns rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const Recipe& recipe);
 

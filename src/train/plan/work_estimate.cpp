@@ -18,6 +18,11 @@ MatmulParams matmul_params(const model::ModelConfig& config) {
   return params;
 }
 
+double delta_operations(const model::ModelConfig& config) {
+  // Three products of a token with a head's state: with k, of k and the update, with q.
+  return 6.0 * static_cast<double>(config.num_delta_layers() * config.delta_size() * config.linear_key_head_dim);
+}
+
 double learner_operations(const model::ModelConfig& config, std::span<const types::MicroBatch> batches,
                           std::int64_t counted_tokens) {
   double rows = 0, visible = 0;  // visible: attended positions, summed over rows
@@ -33,7 +38,8 @@ double learner_operations(const model::ModelConfig& config, std::span<const type
   }
   const MatmulParams params = matmul_params(config);
   return 6 * params.layers * rows + 6 * params.lm_head * static_cast<double>(counted_tokens) +
-         12 * visible * static_cast<double>(config.q_size() * config.num_hidden_layers);
+         12 * visible * static_cast<double>(config.q_size() * config.num_attention_layers()) +
+         rows * 3 * delta_operations(config);
 }
 
 }  // namespace qrl::train

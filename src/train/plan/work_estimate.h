@@ -15,9 +15,12 @@ struct MatmulParams {
 };
 MatmulParams matmul_params(const model::ModelConfig& config);
 
+/// Returns the operations of a token in the states of all DeltaNet layers: 6 · a state.
+double delta_operations(const model::ModelConfig& config);
+
 /// Returns the operations of forward and backward pass: 6 · parameters · rows, plus 12 · attended positions · query
-/// width per layer for causal attention. For lm_head, rows are the counted_tokens (tokens in the loss). Counts a shared
-/// prompt once. Does not count recomputation.
+/// width per layer for causal attention, plus 3 · delta_operations · rows. For lm_head, rows are the counted_tokens
+/// (tokens in the loss). Counts a shared prompt once. Does not count recomputation.
 double learner_operations(const model::ModelConfig& config, std::span<const types::MicroBatch> batches,
                           std::int64_t counted_tokens);
 

@@ -165,7 +165,7 @@ std::optional<decoder::KvScales> load_kv_scales(const fs::path& path, const mode
   const std::string found = !file ? "" : file->tensors().count("queries") > 0 ? "with queries" : "without";
   const std::string kind = world.all_gather(found).front();
   if (kind.empty()) return {};
-  const auto count = static_cast<std::size_t>(config.num_hidden_layers * config.num_key_value_heads);
+  const auto count = static_cast<std::size_t>(config.num_attention_layers() * config.num_key_value_heads);
   decoder::KvScales scales{0, std::vector<float>(count), std::vector<float>(count)};
   if (kind == "with queries") scales.queries_LK.resize(count);
   for (auto& [name, values] :

@@ -25,6 +25,7 @@ decoder::DecoderOptions decoder_options(const Recipe& recipe, const dist::Collec
   require_gpu(recipe, options.device_number);
   options.max_model_len = longest_prompt_tokens + recipe.data.max_response_length;
   options.kv_pages = kv_pages(recipe, longest_prompt_tokens);
+  options.state_slots = state_slots(recipe);
   const bool as_fit = options.device == base::Device::cuda && recipe.rollout.kv_pages == 0;
   options.gpu_memory_utilization = as_fit ? gpu_memory_share(recipe) : 0;
   options.row_only_sums = recipe.rollout.bitwise;
@@ -49,8 +50,8 @@ decoder::DecoderOptions fitting(const model::ModelConfig& config, const decoder:
   if (options.device != base::Device::cpu) return options;  // the GPU engine checks GPU memory itself
   const std::int64_t page_bytes = ops::kv_page_bytes(
       {config.num_attention_heads, config.num_key_value_heads, config.head_dim}, options.kv_format, options.page_size);
-  const double bytes = 2.0 * static_cast<double>(config.num_hidden_layers) * static_cast<double>(options.kv_pages) *
-                       static_cast<double>(page_bytes);
+  const double bytes = 2.0 * static_cast<double>(config.num_attention_layers()) *
+                       static_cast<double>(options.kv_pages) * static_cast<double>(page_bytes);
   const double machine_bytes =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   const auto gib = [](double value) { return std::to_string(static_cast<std::int64_t>(value / (1 << 30))) + " GiB"; };
