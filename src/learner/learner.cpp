@@ -37,8 +37,6 @@ Learner::Learner(const model::ModelConfig& config, const model::WeightSource& in
       forward_mode_(options.numerics.forward),
       engine_(std::move(engine)),
       optimizer_(std::make_unique<Optimizer>(options.optim, options.total_updates)) {
-  QRL_REQUIRE(config.delta_layers.empty(), "model", "layers that the learner computes: attention",
-              "layers of gated DeltaNet", "they can be sampled only");
   QRL_REQUIRE(options.logprob_chunk_tokens >= 1, "actor.logprob_chunk_tokens", "1 or more",
               std::to_string(options.logprob_chunk_tokens));
   const base::ThreadsInScope threads(options.num_threads);

@@ -44,8 +44,8 @@ struct DeltaWeights {
   const float* gain_V = nullptr;  ///< [dv], gain of the norm of o
 };
 
-/// Returns the bytes of a sequence's state in one layer, a multiple of 64: per head S and the last token's update, and
-/// a ring of the channels' last conv_width rows before the convolution.
+/// Returns the bytes of a sequence's state in one layer, a multiple of 64. Each head has S and the last token's update.
+/// A ring holds the channels' last conv_width rows before the convolution.
 std::int64_t delta_state_bytes(const DeltaShape& shape);
 
 /// Describes adjacent rows of a block that are adjacent tokens of one sequence, from `position` on.
@@ -79,11 +79,12 @@ struct PackedDelta {
 /// Number of tokens between kept states, and of a chunk of the backward pass.
 inline constexpr std::int64_t kDeltaChunk = 64;
 
-/// Returns how many chunks the sequences have. Each sequence begins with a chunk of its own.
-std::int64_t num_delta_chunks(const PackedDelta& packed);
+/// Returns how many states the backward pass needs: one of zeros, one after each prefix that is continued, and one
+/// before each chunk of a sequence but its first.
+std::int64_t num_kept_states(const PackedDelta& packed);
 
-/// Computes out, [N, Hv·dv], with the bits of delta_net if projections are fp32. Writes S before each chunk to `kept`,
-/// [chunks, Hv, dk, dv], unless null. Splits (family, key head) pairs over base::num_threads().
+/// Computes out, [N, Hv·dv], with the bits of delta_net if projections are fp32. Writes the states to `kept`,
+/// [num_kept_states, Hv, dk, dv], unless null. Splits (family, key head) pairs over base::num_threads().
 void packed_delta(const PackedDelta& packed, MixedArray out, float* kept);
 
 struct DeltaGradients {

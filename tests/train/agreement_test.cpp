@@ -266,7 +266,7 @@ TEST_CASE("bitwise: every family's flags keep the sampler's bits in low-bit form
   };
   std::vector<BitwiseCase> cases;
   for (const Family family : {Family::mistral, Family::granite, Family::smollm3, Family::olmo2, Family::phi3,
-                              Family::gemma3, Family::olmo3}) {
+                              Family::gemma3, Family::olmo3, Family::qwen3_5}) {
     cases.push_back(flags_of(family, quant::Format::int8, quant::KvFormat::int8, 0));
     cases.push_back(flags_of(family, quant::Format::bf16, quant::KvFormat::bf16, 5));
     cases.push_back(flags_of(family, quant::Format::int4, quant::KvFormat::bf16, 5));

@@ -55,6 +55,11 @@ class Ops {
   /// Adds the bias, normalizes q and k, and applies the layer's RoPE to both. Computes causal attention, [N, H·E],
   /// within each sequence.
   virtual Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const = 0;
+  /// Computes a DeltaNet layer between its projections and out_proj, [N, Hv·dv]. gates_N2H: b, then a.
+  virtual Tensor delta_net(const Tensor& /*projections_NC*/, const Tensor& /*gates_N2H*/,
+                           const DeltaWeights& /*weights*/) const {
+    QRL_INVARIANT(false, "forward pass", "layers of attention", "a DeltaNet, which these operations do not support");
+  }
   /// Computes activation(gate) · up of [N, 2F], gate first.
   virtual Recomputable swiglu(const Tensor& halves_N2F) const = 0;
   /// Computes second(swiglu(first(x))) if a fused operation gives the same bits; else returns an undefined tensor.

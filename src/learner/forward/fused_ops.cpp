@@ -1,6 +1,7 @@
 #include "learner/forward/fused_ops.h"
 
 #include "base/threads.h"
+#include "learner/forward/attention_gate.h"
 #include "learner/forward/quantized.h"
 #include "ops/paged_attention.h"
 #include "ops/varlen_attention.h"
@@ -80,6 +81,7 @@ FusedOps::FusedOps(const PackedRows& rows, const model::ModelConfig& config, con
       embedding_multiplier_(config.embedding_multiplier),
       residual_multiplier_(config.residual_multiplier),
       gate_(config.gate),
+      delta_(model::delta_shape(config)),
       router_(model::router_of(config)),
       snapshot_(snapshot) {
   if (numerics.bitwise) pages_.emplace(rows);
@@ -107,6 +109,12 @@ Tensor FusedOps::linear(const Linear& linear, const Recomputable& x, bool needs_
 }
 
 Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) const {
+  if (weights.gated) {
+    const auto [own_NC, gates_NQ] = split_gates(qkv_NC, heads_);
+    QkvWeights rest = weights;
+    rest.gated = false;
+    return apply_gates(attention(own_NC, rest), gates_NQ);
+  }
   const bool is_whole = heads_.norms_whole && weights.q_gain.defined();
   const Recomputable rotated = is_whole ? qkv_transform(normed_projections(qkv_NC, heads_, weights), rows_, heads_,
                                                         {weights.bias, {}, {}, weights.rope}, numerics().quantized())
@@ -115,6 +123,10 @@ Tensor FusedOps::attention(const Tensor& qkv_NC, const QkvWeights& weights) cons
   heads.window = weights.window;
   if (!pages_) return learner::attention(rotated, rows_, heads, {numerics().attention, numerics().between});
   return sampled_attention(rotated.value, rows_, *pages_, heads, numerics().kv_format, numerics().compute);
+}
+
+Tensor FusedOps::delta_net(const Tensor& projections_NC, const Tensor& gates_N2H, const DeltaWeights& weights) const {
+  return learner::delta_net(projections_NC, gates_N2H, weights, rows_, delta_, numerics().between);
 }
 
 Recomputable FusedOps::swiglu(const Tensor& halves_N2F) const { return learner::swiglu(halves_N2F, gate_); }

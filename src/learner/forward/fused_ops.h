@@ -90,6 +90,7 @@ class FusedOps final : public Ops {
   Normed add_norm(const Tensor& x_ND, const Branch& branch, const Weight& gain, torch::ScalarType out) const override;
   Tensor linear(const Linear& linear, const Recomputable& x, bool needs_output) const override;
   Tensor attention(const Tensor& qkv_NC, const QkvWeights& weights) const override;
+  Tensor delta_net(const Tensor& projections_NC, const Tensor& gates_N2H, const DeltaWeights& weights) const override;
   Recomputable swiglu(const Tensor& halves_N2F) const override;
   /// Fuses only with low_bit and autograd off.
   Tensor fused_mlp(const Linear& first, const Linear& second, const Tensor& x) const override;
@@ -100,6 +101,7 @@ class FusedOps final : public Ops {
   Heads heads_;
   float embedding_multiplier_, residual_multiplier_;
   base::Gate gate_;
+  ops::DeltaShape delta_;
   ops::Router router_;
   const model::Snapshot* snapshot_;
   std::optional<PageLayout> pages_;  // set with `bitwise`

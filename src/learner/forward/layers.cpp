@@ -7,14 +7,6 @@ namespace qrl::learner {
 
 namespace {
 
-ops::MixedArray mixed(const Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
-  return {tensor.data_ptr(), tensor.scalar_type() == torch::kBFloat16};
-}
-
-float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<float>() : nullptr; }
-
 Tensor make(std::int64_t rows, std::int64_t width, torch::ScalarType dtype) {
   return torch::empty({rows, width}, torch::TensorOptions().dtype(dtype));
 }

@@ -13,6 +13,14 @@
 
 namespace qrl::learner {
 
+/// Return a contiguous tensor's numbers, bf16 or fp32; null for an undefined tensor.
+inline ops::MixedArray mixed(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
+  return {tensor.data_ptr(), tensor.scalar_type() == torch::kBFloat16};
+}
+inline float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data_ptr<float>() : nullptr; }
+
 /// Holds each row's experts in each sparse layer, [N, S, k], ascending within a row and layer.
 struct RowRoutes {
   std::int64_t num_layers = 0;       ///< S
@@ -91,6 +99,7 @@ struct QkvWeights {
   Weight bias, q_gain, k_gain;
   model::RopeKind rope = model::RopeKind::common;
   std::int64_t window = 0;  ///< Heads::window of the layer
+  bool gated = false;       ///< whether each head's q is followed by a gate of its output
 };
 /// Normalizes q and k over all heads of a row together, in qkv_NC's dtype. The bias, if any, must be in qkv_NC.
 Tensor normed_projections(const Tensor& qkv_NC, const Heads& heads, const QkvWeights& weights);

@@ -21,14 +21,21 @@ Tensor mlp(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool ne
   return normed_branch(ops, dense_mlp(ops, w, x, needs_output || w.mlp_norm_D.defined()), w.mlp_norm_D, w.norm_offset);
 }
 
-Tensor attention(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
-  const Tensor attended_NHE = ops.attention(ops.linear(w.qkv, x), w.transform());
+/// Computes attention or a DeltaNet, up to the output projection.
+Tensor mixed_tokens(const Ops& ops, const LayerWeights& w, const Recomputable& x) {
+  if (w.kind == model::LayerKind::attention) return ops.attention(ops.linear(w.qkv, x), w.transform());
+  const Recomputable kept{x.value, {}};  // two matrices read x, so it is kept once
+  return ops.delta_net(ops.linear(w.qkvz, kept), ops.linear(w.ba, kept), w.delta());
+}
+
+Tensor mixer(const Ops& ops, const LayerWeights& w, const Recomputable& x, bool needs_output) {
+  const Tensor attended_NHE = mixed_tokens(ops, w, x);
   return normed_branch(ops, ops.linear(w.o, {attended_NHE, {}}, needs_output || w.attention_norm_D.defined()),
                        w.attention_norm_D, w.norm_offset);
 }
 
-/// Computes attention or the MLP from the normalized residual stream. In recomputation, needs_output is false, and the
-/// result is uninitialized.
+/// Computes the mixer of tokens or the MLP from the normalized residual stream. In recomputation, needs_output is
+/// false, and the result is uninitialized.
 using Part = std::function<Tensor(const Recomputable& x, bool needs_output)>;
 
 /// Runs `part` and keeps nothing; the backward pass recomputes x and the part.
@@ -61,7 +68,7 @@ TensorList block(const std::shared_ptr<const Ops>& ops, const LayerWeights& w, c
   const Normed before =
       ops->add_norm(stream_and_branch[0], {stream_and_branch[1]}, gain_of(w.input_norm_D, w.norm_offset), between);
   const Tensor mixed_ND =
-      computed([ops, &w](const Recomputable& x, bool read) { return attention(*ops, w, x, read); }, before, true);
+      computed([ops, &w](const Recomputable& x, bool read) { return mixer(*ops, w, x, read); }, before, true);
   const Normed after =
       ops->add_norm(before.sum_ND, {mixed_ND, w.o.bias}, gain_of(w.post_norm_D, w.norm_offset), between);
   return {after.sum_ND,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "learner/forward/delta_net.h"
 #include "learner/forward/layers.h"
 #include "model/adapter.h"
 #include "model/block.h"
@@ -63,10 +64,13 @@ struct LayerWeights : model::Block<Weight, Linear, ExpertLinear> {
   model::RopeKind rope = model::RopeKind::common;
   std::int64_t window = 0;  ///< Heads::window of the layer
   float norm_offset = 0;    ///< ModelConfig::norm_offset
+  model::LayerKind kind = model::LayerKind::attention;
+  bool gated = false;  ///< ModelConfig::attention_gate
   bool is_sparse() const { return sparse_idx >= 0; }
   QkvWeights transform() const {
-    return {qkv.bias, gain_of(q_norm_E, norm_offset), gain_of(k_norm_E, norm_offset), rope, window};
+    return {qkv.bias, gain_of(q_norm_E, norm_offset), gain_of(k_norm_E, norm_offset), rope, window, gated};
   }
+  DeltaWeights delta() const { return {taps_CT, a_log_H, dt_bias_H, delta_norm_V}; }
 };
 
 struct PolicyWeights {

@@ -152,6 +152,8 @@ void Parameters::bind_policy(const model::WeightSource& base) {
     bound.rope = config.rope(idx);
     bound.norm_offset = config.norm_offset;
     bound.window = config.window(idx);
+    bound.kind = config.layer_kind(idx);
+    bound.gated = config.attention_gate;
     model::visit_block(
         config, idx, [&](const model::BlockGain& gain, const auto& of) { of(bound) = weight({layer + gain.tensor()}); },
         [&](const model::BlockMatrix& matrix, const auto& of) {

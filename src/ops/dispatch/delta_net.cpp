@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -100,18 +100,34 @@ void advance(const DeltaShape& shape, const DeltaWeights& weights, const DeltaRu
   keep_rows(shape, DeltaGroup(shape, key_head), run, projections, state.ring);
 }
 
-/// Describes packed sequences by family, with each sequence's first chunk.
-struct PackedLayout {
+/// Describes packed sequences by family, and where kept states are. State 0 is of zeros.
+class PackedLayout {
+ public:
   explicit PackedLayout(const PackedDelta& packed)
       : families(families_of(packed.sequence_starts, packed.num_sequences, packed.continues_prefix, "delta rule")) {
-    for (std::int64_t s = 0; s < packed.num_sequences; ++s) {
-      first_chunk.push_back(num_chunks);
-      num_chunks += (packed.sequence_starts[s + 1] - packed.sequence_starts[s] + kDeltaChunk - 1) / kDeltaChunk;
+    for (const Family& family : families.all) {
+      const bool is_continued = family.end_sequence > family.first_sequence + 1;
+      const std::int64_t after_prefix = is_continued ? num_states_++ : 0;
+      for (std::int64_t s = family.first_sequence; s < family.end_sequence; ++s) {
+        const std::int64_t length = packed.sequence_starts[s + 1] - packed.sequence_starts[s];
+        first_.push_back(s > family.first_sequence ? after_prefix : 0);
+        later_.push_back(num_states_);
+        num_states_ += std::max<std::int64_t>(0, (length - 1) / kDeltaChunk);
+      }
     }
   }
+  std::int64_t num_states() const { return num_states_; }
+  /// Returns the index of the state before a chunk.
+  std::int64_t state_before(std::int64_t sequence, std::int64_t chunk) const {
+    const auto at = static_cast<std::size_t>(sequence);
+    return chunk == 0 ? first_[at] : later_[at] + chunk - 1;
+  }
+
   Families families;
-  std::vector<std::int64_t> first_chunk;
-  std::int64_t num_chunks = 0;
+
+ private:
+  std::vector<std::int64_t> first_, later_;  ///< states before a sequence's first chunk, and before its second
+  std::int64_t num_states_ = 1;
 };
 
 /// Finds the rows of one sequence, and those before it.
@@ -237,7 +253,7 @@ class GroupBackward {
     const PackedSequence own(packed_, family, index);
     const std::int64_t first_head = DeltaGroup(shape, key_head).first_head, before = shape.conv_width - 1;
     for (std::int64_t begin = (own.length() - 1) / kDeltaChunk * kDeltaChunk; begin >= 0; begin -= kDeltaChunk) {
-      const std::int64_t chunk = layout_.first_chunk[static_cast<std::size_t>(index)] + begin / kDeltaChunk;
+      const std::int64_t state = layout_.state_before(index, begin / kDeltaChunk);
       own.with_segment(key_head, begin, taps, [&](const DeltaSegment& segment) {
         float* d_rows[kMaxConvWidth - 1 + kDeltaChunk];
         for (std::int64_t i = 0; i < before + segment.num_rows; ++i) {
@@ -245,7 +261,7 @@ class GroupBackward {
           d_rows[i] = row < 0 ? nullptr : gradients_.d_projections + row * shape.row_width();
         }
         kernels().delta_net->backward(segment,
-                                      {.kept = kept_ + (chunk * shape.num_value_heads + first_head) * head_floats(),
+                                      {.kept = kept_ + (state * shape.num_value_heads + first_head) * head_floats(),
                                        .d_out = at(d_out_, own.row(begin) * shape.out_width()),
                                        .d_states = d_states,
                                        .d_rows = d_rows,
@@ -312,34 +328,38 @@ void delta_net(base::Team& team, const DeltaShape& shape, const DeltaWeights& we
   }
 }
 
-std::int64_t num_delta_chunks(const PackedDelta& packed) { return PackedLayout(packed).num_chunks; }
+std::int64_t num_kept_states(const PackedDelta& packed) { return PackedLayout(packed).num_states(); }
 
 void packed_delta(const PackedDelta& packed, MixedArray out, float* kept) {
   check(packed.shape);
   const DeltaShape& shape = packed.shape;
   const PackedLayout layout(packed);
   const GroupSizes sizes(shape);
+  const std::int64_t state_floats = shape.num_value_heads * shape.key_dim * shape.value_dim;
+  if (kept != nullptr) std::fill_n(kept, state_floats, 0.0F);
   const std::int64_t floats = sizes.taps + 2 * sizes.states + kernels().delta_net->forward_scratch(shape);
   for_each_group(packed, layout, floats, [&](std::size_t family_idx, std::int64_t key_head, float* memory) {
     const Family& family = layout.families.all[family_idx];
     float *taps = memory, *of_prefix = taps + sizes.taps, *own_state = of_prefix + sizes.states;
     kernels().delta_net->turn_taps(shape, packed.weights, key_head, taps);
     const std::int64_t first_head = DeltaGroup(shape, key_head).first_head;
-    bool has_state = false;  // whether the prefix has tokens
+    bool has_state = false, has_kept = false;  // whether the prefix has tokens, and whether its state is kept
     for (std::int64_t s = family.first_sequence; s < family.end_sequence; ++s) {
       const PackedSequence sequence(packed, family, s);
       const bool is_prefix = s == family.first_sequence;
       float* states = is_prefix ? of_prefix : own_state;
       if (!is_prefix) std::copy_n(of_prefix, sizes.states, own_state);
       for (std::int64_t begin = 0; begin < sequence.length(); begin += kDeltaChunk) {
-        const std::int64_t chunk = layout.first_chunk[static_cast<std::size_t>(s)] + begin / kDeltaChunk;
-        const std::int64_t kept_at = (chunk * shape.num_value_heads + first_head) * shape.key_dim * shape.value_dim;
+        // The first continuation with rows keeps the state that all of them begin with.
+        const bool keeps = kept != nullptr && (begin > 0 || !(is_prefix || std::exchange(has_kept, true)));
+        const std::int64_t kept_at =
+            layout.state_before(s, begin / kDeltaChunk) * state_floats + first_head * shape.key_dim * shape.value_dim;
         sequence.with_segment(key_head, begin, taps, [&](const DeltaSegment& segment) {
           kernels().delta_net->forward(segment,
                                        {.states = states,
                                         .begins = begin == 0 && (is_prefix || !has_state),
                                         .out = at(out, sequence.row(begin) * shape.out_width()),
-                                        .kept = kept != nullptr ? kept + kept_at : nullptr},
+                                        .kept = keeps ? kept + kept_at : nullptr},
                                        own_state + sizes.states);
         });
       }

@@ -10,6 +10,8 @@
 #include "learner/learner.h"
 #include "learner/weights/parameter_layout.h"
 #include "model/block.h"
+#include "model/snapshot.h"
+#include "ops/delta_net.h"
 #include "ops/linear.h"
 #include "ops/paged_attention.h"
 #include "train/plan/formats.h"
@@ -114,13 +116,38 @@ MlpValues mlp_values(const model::ModelConfig& config, bool is_sparse) {
           kF32 * static_cast<double>(config.num_experts) + 16 * chosen};
 }
 
+/// Counts the values that attention or a DeltaNet saves per token, besides the layer's residual sums.
+struct MixerValues {
+  double projections = 0;  ///< outputs of its projections: q, k, v, gates and z
+  double attended = 0;     ///< inputs of the output projection
+  double between = 0;      ///< of attention with gates: the gates, and what they multiply
+  double wide_inputs = 0;  ///< inputs that are kept unquantized, and that no norm recomputes
+  double state_bytes = 0;  ///< fp32 arrays: a DeltaNet's kept states and gates
+};
+MixerValues mixer_values(const Recipe& recipe, const model::ModelConfig& config, std::int64_t layer) {
+  const auto queries = static_cast<double>(config.q_size());
+  if (config.layer_kind(layer) == model::LayerKind::attention) {
+    return {queries + 2 * static_cast<double>(config.kv_size()), queries, config.attention_gate ? 2 * queries : 0, 0,
+            0};
+  }
+  const ops::DeltaShape shape = model::delta_shape(config);
+  const auto state = static_cast<double>(shape.num_value_heads * shape.key_dim * shape.value_dim) * kF32;
+  // A state before each chunk of tokens, and one for the prompt that a group shares.
+  const auto family = static_cast<double>(recipe.data.max_prompt_length) +
+                      static_cast<double>(recipe.rollout.n * recipe.data.max_response_length);
+  return {static_cast<double>(shape.row_width()), static_cast<double>(shape.out_width()), 0,
+          static_cast<double>(config.hidden_size),
+          state * (1.0 / static_cast<double>(ops::kDeltaChunk) + 1 / family) +
+              2 * static_cast<double>(shape.num_value_heads) * kF32};
+}
+
 /// Returns the bytes per token that a layer saves for its backward pass. The CPU saves the residual stream at both
-/// norms; q, k and v before RoPE; attention's output; gate and up; experts' inputs. A quantized forward pass on the CPU
-/// saves fp32 values between matmuls, and quantized inputs of matmuls. On a GPU, each matmul saves its input, and
-/// attention saves q after RoPE and all keys and values that it reads. With QK norms, the GPU also saves q, k and v
-/// before RoPE.
-double layer_activations(const Recipe& recipe, const model::ModelConfig& config, bool is_sparse) {
-  const MlpValues mlp = mlp_values(config, is_sparse);
+/// norms; q, k and v before RoPE; attention's output; gate and up; experts' inputs. A DeltaNet saves its projections
+/// and states. A quantized forward pass on the CPU saves fp32 values between matmuls, and quantized inputs of matmuls.
+/// On a GPU, each matmul saves its input, and attention saves q after RoPE and all keys and values that it reads. With
+/// QK norms, the GPU also saves q, k and v before RoPE.
+double layer_activations(const Recipe& recipe, const model::ModelConfig& config, std::int64_t layer) {
+  const MlpValues mlp = mlp_values(config, config.is_sparse(layer));
   const auto width = static_cast<double>(config.hidden_size), inner = mlp.inner;
   const auto queries = static_cast<double>(config.q_size());
   const double qkv = queries + 2 * static_cast<double>(config.kv_size());
@@ -144,17 +171,19 @@ double layer_activations(const Recipe& recipe, const model::ModelConfig& config,
     const double between = recipe.quant.learner.forward == learner::LearnerForward::bf16 ? dtype : kF32;
     return sums + (before_norms + queries + 2 * inner) * between + (2 * width + qkv + keys + inner) * dtype;
   }
-  const double kept = sums + mlp.route_bytes;
+  const MixerValues mixer = mixer_values(recipe, config, layer);
+  const double kept = sums + mlp.route_bytes + mixer.state_bytes, mixed = mixer.projections + mixer.between;
   if (recipe.quant.learner.forward == learner::LearnerForward::bf16)
-    return kept + (qkv + queries + 2 * inner + mlp.of_rows) * dtype;
+    return kept + (mixed + mixer.attended + mixer.wide_inputs + 2 * inner + mlp.of_rows) * dtype;
   const double value_bytes = code == quant::Element::int8 ? 1 : code == quant::Element::f32 ? kF32 : kBf16;
   const double unquantized = code == quant::Element::f32 ? kF32 : kBf16;
-  const double rotated = recipe.rollout.bitwise ? qkv : 0;
+  const double rotated = recipe.rollout.bitwise && mixer.state_bytes == 0 ? qkv : 0;
+  const double wide = mlp.router_inputs + mixer.wide_inputs;
   // Adapter training saves attention's output in bf16 or fp32, instead of recomputing it.
   if (trains_adapters(recipe))
-    return kept + (qkv + rotated + 2 * inner) * kF32 + (queries + mlp.router_inputs) * unquantized;
-  return kept + (qkv + rotated + 2 * inner) * kF32 + (width + mlp.entering + queries + inner) * value_bytes +
-         mlp.router_inputs * unquantized;
+    return kept + (mixed + rotated + 2 * inner) * kF32 + (mixer.attended + wide) * unquantized;
+  return kept + (mixed + rotated + 2 * inner) * kF32 + (width + mlp.entering + mixer.attended + inner) * value_bytes +
+         wide * unquantized;
 }
 
 /// Returns the bytes of low_bit's largest backward matmul on a GPU: dequantized weight and input. With fp8_e4m3, the
@@ -431,7 +460,7 @@ double activation_bytes(const Recipe& recipe, const model::ModelConfig& config) 
   const double entering = (sampled_there ? 1 : 2) * static_cast<double>(config.hidden_size) * kF32;
   double all = 0, largest = 0;
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const double of_layer = layer_activations(recipe, config, config.is_sparse(layer));
+    const double of_layer = layer_activations(recipe, config, layer);
     all += of_layer;
     largest = std::max(largest, of_layer);
   }
