@@ -45,6 +45,10 @@ TEST_CASE("random kills: a resumed run has the bits of one never stopped") {
   std::mt19937 random(20261121);
   kill_and_compare("", long_tests() ? 750 : 4, random);
   kill_and_compare("--set lora.rank=4 --set quant.learner.forward=low_bit", long_tests() ? 50 : 2, random);
+  kill_and_compare(
+      "--set quant.learner.forward=low_bit --set rollout.bitwise=true --set model.init.config=" QRL_SOURCE_DIR
+      "/recipes/models/quickstart-delta/config.json",
+      long_tests() ? 50 : 2, random);
   if (!long_tests()) return;
   // 50 kills for each way of computing; 1,000 with those above.
   for (const char* settings :

@@ -70,14 +70,17 @@ TEST_CASE("dry run: refuses shapes, batches and score names that do not fit") {
 }
 
 TEST_CASE("memory estimate: equals what sampler and learner take") {
-  const std::string mixture = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/quickstart-moe/config.json";
+  const std::string models = "model.init.config=" QRL_SOURCE_DIR "/recipes/models/";
+  const std::string mixture = models + "quickstart-moe/config.json", delta = models + "quickstart-delta/config.json";
   for (const auto& [settings, model] : {std::pair<std::string, std::string>{"quant.rollout.weights=int8", ""},
                                         {"quant.rollout.weights=bf16", ""},
                                         {"quant.rollout.weights=fp8_e4m3", ""},
                                         {"quant.rollout.weights=int4", ""},
                                         {"quant.rollout.weights=fp32", ""},
                                         {"quant.rollout.weights=int8", mixture},
-                                        {"quant.rollout.weights=int4", mixture}}) {
+                                        {"quant.rollout.weights=int4", mixture},
+                                        {"quant.rollout.weights=int8", delta},
+                                        {"quant.rollout.weights=int4", delta}}) {
     CAPTURE(settings, model);
     std::vector<std::string> overrides = {settings, "optim.name=muon"};
     if (!model.empty()) overrides.push_back(model);

@@ -43,22 +43,31 @@ double linear_bytes(quant::Format format, std::int64_t out, std::int64_t in) {
   return bytes + (spec.activations == quant::Element::int8 ? num_scales * kF32 : 0);  // column sums
 }
 
-/// Returns a weight's bytes in the sampler, where experts are separate matrices.
-double matrix_bytes(const WeightSpec& spec, quant::Format format) {
-  if (spec.parts.empty()) return linear_bytes(format, spec.shape[0], spec.shape[1]);
-  return static_cast<double>(spec.shape[0]) * linear_bytes(format, spec.shape[1], spec.shape[2]);
+/// Returns the bytes of the sampler's layers, in which some modules share a matrix.
+double matrix_bytes(const model::ModelConfig& config, quant::Format linear, quant::Format unquantized) {
+  double bytes = 0;
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    model::visit_matrices(
+        config, layer,
+        [&](const model::BlockMatrix& matrix, const auto&) {
+          bytes += linear_bytes(matrix.is_wide() ? unquantized : linear, matrix.out(), matrix.in);
+        },
+        [&](const model::BlockExperts& experts, const auto&) {
+          bytes += static_cast<double>(experts.count) * linear_bytes(linear, experts.matrix.out(), experts.matrix.in);
+        });
+  }
+  return bytes;
 }
 
 double sampler_bytes(const QuantRecipe& quant, const model::ModelConfig& config) {
   const model::SnapshotFormats formats = snapshot_formats(quant);
   const quant::Format unquantized = formats.linear == quant::Format::f32 ? quant::Format::f32 : quant::Format::bf16;
   const double wide = unquantized == quant::Format::f32 ? kF32 : kBf16;
-  double bytes = 0;
+  double bytes = matrix_bytes(config, formats.linear, unquantized);
   for (const WeightSpec& spec : model::weight_specs(config)) {
+    if (is_layer_matrix(spec.kind)) continue;
     const auto count = static_cast<double>(spec.shape.numel());
-    if (is_layer_matrix(spec.kind))
-      bytes += matrix_bytes(spec, spec.kind == WeightKind::linear ? formats.linear : unquantized);
-    else if (spec.kind == WeightKind::embedding) bytes += count * wide;
+    if (spec.kind == WeightKind::embedding) bytes += count * wide;
     else if (spec.kind != WeightKind::lm_head) bytes += count * kF32;
   }
   const quant::Format head = formats.int8_lm_head                  ? quant::Format::int8
