@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/bf16.h"
@@ -247,6 +249,42 @@ TEST_CASE("delta rule: 4,096 tokens stay within 1e-4 of fp64") {
   test::on_every_path([&](const std::string& path) {
     CAPTURE(path);
     test::check_close(train(problem).out, want, [](std::size_t) { return 1e-4; });
+  });
+}
+
+TEST_CASE("delta rule: a layer and its gradients equal fla-core's") {
+  std::ifstream file(test::shipped_data() / "golden" / "ops" / "delta_net.json");
+  REQUIRE(file.good());
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  Problem problem(shape_of(golden["key_heads"], golden["value_heads"], golden["key_dim"], golden["value_dim"],
+                           golden["conv_width"]),
+                  {golden["length"].get<std::int32_t>()});
+  problem.shape.eps = golden["eps"];
+  const auto values = [&](const char* name) { return golden.at(name).get<Values>(); };
+  problem.projections = values("projections");
+  problem.gates_in = values("gates_in");
+  problem.taps = values("taps");
+  problem.a_log = values("a_log");
+  problem.dt_bias = values("dt_bias");
+  problem.gain = values("gain");
+  problem.weights = values("d_out");
+  test::on_every_path([&](const std::string& path) {
+    CAPTURE(path);
+    const Trained got = train(problem);
+    const auto check = [&](const char* name, const std::vector<float>& own) {
+      CAPTURE(name);
+      const Values want = values(name);
+      double largest = 0;
+      for (const double value : want) largest = std::max(largest, std::fabs(value));
+      test::check_close(own, want, [&](std::size_t) { return 2e-5 * largest; });
+    };
+    check("out", got.out);
+    check("d_projections", got.d_projections);
+    check("d_gates_in", got.d_gates_in);
+    check("d_taps", got.d_taps);
+    check("d_a_log", got.d_a_log);
+    check("d_dt_bias", got.d_dt_bias);
+    check("d_gain", got.d_gain);
   });
 }
 
