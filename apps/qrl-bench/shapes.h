@@ -9,9 +9,9 @@
 
 namespace qrl::app {
 
-/// Returns the names of the shapes in docs/performance.md and docs/gpu.md. `with_experts` adds moe-1b, which GPUs do
-/// not support.
-std::vector<std::string> shape_names(bool with_experts = true);
+/// Returns the names of the shapes in docs/performance.md and docs/gpu.md. `all` adds those with experts or DeltaNet
+/// layers, which GPUs do not support.
+std::vector<std::string> shape_names(bool all = true);
 /// Returns a built-in shape's config, with 8192 positions.
 model::ModelConfig built_in_shape(const std::string& name);
 

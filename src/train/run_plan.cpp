@@ -135,7 +135,7 @@ RunOutline outline_run(const LoadedRecipe& given, const PlanRequest& request, di
   require_gpu_kernels(recipe, outline.model);
   take_recorded_keys(outline.loaded, world);
   resolve_automatic(outline.loaded, outline.model);
-  choose_sequences_by_states(outline.model, base::memory_limit().bytes, recipe);
+  choose_sequences_by_states(outline.model, base::memory_limit().bytes, outline.loaded);
   if (request.is_run) {
     require_gpu(recipe, world.local_rank());
     if (learns_on_gpu(recipe)) learner::require_nccl(world);

@@ -1,6 +1,7 @@
 // The recipes that are shipped, and what --dry-run says of a run.
 #include <algorithm>
 
+#include "decoder/kv/delta_states.h"
 #include "learner/learner.h"
 #include "learner/ranks.h"
 #include "support/catch.h"
@@ -152,6 +153,43 @@ TEST_CASE("memory estimate: the KV cache is for concurrent sequences, for all sl
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart}, 2) == all / 16);  // a step has more
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart}, 1000) == all);
   CHECK(kv_bytes({"rollout.max_num_seqs=256", batch, mini, n, apart, "eval.freq=0"}) == all / 16);
+}
+
+TEST_CASE("memory estimate: keys and values are those of layers with attention, and states those of the slots in use") {
+  const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3.5-0.8b/config.json");
+  model::ModelConfig dense = config;
+  dense.delta_layers.clear();
+  const auto part = [&](const model::ModelConfig& of, const std::string& name, std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"data.train_batch_size=4", "actor.mini_batch_size=4", "rollout.n=4",
+                                         "rollout.max_num_seqs=256", "data.val_generator.task=null"});
+    const train::Recipe recipe = train::load_recipe(train::keys(), test::kTiny, overrides, true).recipe;
+    return bytes_of(train::estimate_memory(recipe, of, 1), name);
+  };
+  CHECK(part(dense, "KV cache", {}) == 4 * part(config, "KV cache", {}));
+  const std::string states = "states of DeltaNet layers";
+  CHECK(decoder::state_slot_bytes(dense) == 0);
+  const auto slot = static_cast<double>(decoder::state_slot_bytes(config));
+  CHECK(slot > 18 * (16 * 128 * 128 + 4 * 6144) * 4.0);
+  CHECK(part(config, states, {}) == (16 + 4) * slot);
+  CHECK(part(config, states, {"rollout.prefix_sharing=false"}) == 16 * slot);
+  CHECK(part(config, states, {"rollout.max_num_seqs=8"}) == (8 + 2) * slot);
+}
+
+TEST_CASE(
+    "rollout.max_num_seqs: unset on the CPU, the states of DeltaNet layers take at most a quarter of the memory") {
+  const model::ModelConfig config = model::read_config(QRL_SOURCE_DIR "/recipes/models/qwen3.5-9b/config.json");
+  const auto chosen = [&](std::uint64_t gib, const std::string& setting) {
+    const std::vector<std::string> overrides = {setting};
+    train::LoadedRecipe loaded = train::load_recipe(train::keys(), test::kTiny, overrides, true);
+    if (setting == "rollout.n=2") loaded.origins.erase("rollout.max_num_seqs");
+    loaded.recipe.rollout.max_num_seqs.value = setting == "rollout.n=2" ? 256 : 200;
+    train::choose_sequences_by_states(config, gib << 30, loaded);
+    return loaded.recipe.rollout.max_num_seqs.value;
+  };
+  CHECK(chosen(1000, "rollout.n=2") == 256);
+  CHECK(chosen(32, "rollout.n=2") == 128);  // 145 slots of 52 MiB
+  CHECK(chosen(1, "rollout.n=2") == 8);
+  CHECK(chosen(1, "rollout.max_num_seqs=200") == 200);
 }
 
 TEST_CASE("memory estimate: activations of at most an update's or cold start's tokens") {

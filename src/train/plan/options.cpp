@@ -95,13 +95,18 @@ std::int64_t state_slots(const Recipe& recipe) {
   return decoder::num_state_slots(most_sequences_with_states(recipe), recipe.rollout.prefix_sharing);
 }
 
-void choose_sequences_by_states(const model::ModelConfig& config, std::uint64_t memory_bytes, Recipe& recipe) {
+void choose_sequences_by_states(const model::ModelConfig& config, std::uint64_t memory_bytes, LoadedRecipe& loaded) {
   constexpr std::int64_t kFewest = 8;
-  const std::int64_t slot_bytes = decoder::state_slot_bytes(config);
-  config::AutoValue<std::int64_t>& most = recipe.rollout.max_num_seqs;
-  if (!most.is_auto || samples_on_gpu(recipe) || slot_bytes == 0 || memory_bytes == 0) return;
+  const std::string key = "rollout.max_num_seqs";
+  Recipe& recipe = loaded.recipe;
+  const std::int64_t slot_bytes = decoder::state_slot_bytes(config), before = recipe.rollout.max_num_seqs;
+  if (loaded.origins.contains(key) || samples_on_gpu(recipe) || slot_bytes == 0 || memory_bytes == 0) return;
   const auto room = static_cast<std::int64_t>(memory_bytes / 4);
-  while (most.value > kFewest && state_slots(recipe) * slot_bytes > room) most.value /= 2;
+  std::int64_t& most = recipe.rollout.max_num_seqs.value;
+  while (most > kFewest && state_slots(recipe) * slot_bytes > room) most /= 2;
+  if (most == before) return;
+  loaded.origins[key] = "by the memory of DeltaNet states";
+  print_again(loaded);
 }
 
 double gpu_memory_share(const Recipe& recipe) {

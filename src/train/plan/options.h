@@ -9,6 +9,7 @@
 #include "model/config.h"
 #include "model/snapshot.h"
 #include "ops/sample.h"
+#include "train/recipe/load.h"
 #include "train/recipe/recipe.h"
 #include "types/batch.h"
 #include "types/prompt.h"
@@ -36,9 +37,9 @@ std::int64_t kv_pages(const Recipe& recipe, std::optional<std::int64_t> longest_
 std::int64_t most_sequences_with_states(const Recipe& recipe);
 /// Returns the decoder's number of state slots, for a model with DeltaNet layers.
 std::int64_t state_slots(const Recipe& recipe);
-/// Lowers an automatic rollout.max_num_seqs on the CPU until the states of DeltaNet layers take at most a quarter of
+/// Halves an unset rollout.max_num_seqs on the CPU until the states of DeltaNet layers take at most a quarter of
 /// `memory_bytes`. Samples do not depend on it.
-void choose_sequences_by_states(const model::ModelConfig& config, std::uint64_t memory_bytes, Recipe& recipe);
+void choose_sequences_by_states(const model::ModelConfig& config, std::uint64_t memory_bytes, LoadedRecipe& loaded);
 /// Returns rollout.gpu_memory_utilization, or its default.
 double gpu_memory_share(const Recipe& recipe);
 
