@@ -1,3 +1,4 @@
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,9 +16,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kPrefillRows = 2048;
+constexpr float kTopP = 0.95F;
+/// Standard deviation of logits / temperature of which kTopP keeps some 50 tokens of a vocabulary of 49,152.
+constexpr float kPeakedSigma = 6;
 
 struct BenchTicksArguments {
-  std::string shape = "8b", format = "bf16", head_format = "bf16", kv_format = "bf16", rotation = "none";
+  std::string shape = "8b", format = "bf16", head_format = "bf16", kv_format = "bf16", rotation = "none", kept = "all";
   std::vector<std::int64_t> batches = {1, 16, 64, 256, 512}, contexts = {512, 2048};
   bool json = false, dry_run = false;
 };
@@ -46,6 +50,10 @@ cuda::TickSpeedTask task_of(const BenchTicksArguments& arguments) {
                   arguments.rotation + " with " + std::to_string(matrix.in) + " inputs", "take a smaller one");
     });
   }
+  if (arguments.kept != "all") task.top_p = kTopP;
+  // Logits are sums of hidden_size normal products.
+  if (arguments.kept == "some")
+    task.temperature = cuda::kBenchMasterSigma * std::sqrt(static_cast<float>(config.hidden_size)) / kPeakedSigma;
   task.batches = arguments.batches;
   task.contexts = arguments.contexts;
   return task;
@@ -66,6 +74,7 @@ void plan_ticks(const BenchTicksArguments& arguments) {
                  {"weights", arguments.format},
                  {"rotation", arguments.rotation},
                  {"lm_head", arguments.head_format},
+                 {"kept", arguments.kept},
                  {"kv_cache", arguments.kv_format},
                  {"ceiling_matmul", std::to_string(task.matmul_size) + " x " + std::to_string(task.matmul_size)},
                  {"ceiling_pool_bytes", task.pool_bytes},
@@ -97,6 +106,7 @@ void bench_ticks(const BenchTicksArguments& arguments) {
                  {"weights", arguments.format},
                  {"rotation", arguments.rotation},
                  {"lm_head", arguments.head_format},
+                 {"kept", arguments.kept},
                  {"kv_cache", arguments.kv_format},
                  {"read_gb_per_s", speeds.read_bytes_per_s * 1e-9},
                  {"ceiling_gpu_matmul_tflops", speeds.matmul_flops * 1e-12},
@@ -129,6 +139,8 @@ void add_bench_ticks(CLI::App& program, Action& action) {
   add_word(*command, "--lm-head", arguments->head_format, {"bf16", "int8"}, "NAME", "format of lm_head");
   add_word(*command, "--rotation", arguments->rotation, {"none", "32", "64", "128"}, "BLOCK",
            "inputs that are rotated together (quant.rollout.rotation_block)");
+  add_word(*command, "--kept", arguments->kept, {"all", "some", "flat"}, "WORD",
+           "tokens to sample from: all; of top-p 0.95, some 50 of peaked rows, or 256 of flat rows");
   add_word(*command, "--kv", arguments->kv_format, gpu_kv_format_names(), "NAME", "format of the keys and values");
   add_integer(*command, "--batch", arguments->batches, 1, 4096, "numbers of sequences, comma-separated");
   add_integer(*command, "--context", arguments->contexts, 1, 131'072, "positions per sequence, comma-separated");

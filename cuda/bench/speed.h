@@ -14,6 +14,9 @@ namespace qrl::cuda {
 /// Size of the pool of operand copies that successive calls cycle through. It exceeds all caches.
 inline constexpr std::int64_t kBenchPoolBytes = std::int64_t{1} << 30;
 
+/// Standard deviation of the weights of measured ticks, usual for initial weights.
+inline constexpr float kBenchMasterSigma = 0.02F;
+
 /// Describes a layer's matrix [out, in], and the batch sizes to multiply with it.
 struct GemmSpeedTask {
   quant::Format format = quant::Format::bf16;  ///< any format but f32
@@ -45,6 +48,7 @@ struct TickSpeedTask {
   EngineOptions options;  ///< max_positions: the longest context; max_sequences: the largest batch
   quant::Format format = quant::Format::bf16, head_format = quant::Format::bf16;
   quant::Rotation rotation = {};  ///< of the layers' inputs; its blocks divide their widths
+  float temperature = 1, top_p = 1;
   std::vector<std::int64_t> batches, contexts;
   std::int64_t matmul_size = 8192;  ///< size of the square bf16 GEMM that measures tensor cores
   std::int64_t pool_bytes = kBenchPoolBytes;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kTickRounds = 3, kTicksPerRound = 6;
 constexpr std::uint64_t kMasterSeed = 1;
-constexpr float kMasterSigma = 0.02F;  // usual for initial weights
 
 double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
   const model::ModelConfig& config = task.options.model;
@@ -46,7 +45,7 @@ double make_weights(const TickSpeedTask& task, DecodeEngine& engine) {
 
   const Stream stream;
   // Leaves the norm gains at 1, so that logits stay small.
-  const Memory values = normal_memory(quant::Element::f32, kMasterSigma, kMasterSeed,
+  const Memory values = normal_memory(quant::Element::f32, kBenchMasterSigma, kMasterSeed,
                                       largest * static_cast<std::int64_t>(sizeof(float)), stream);
   std::vector<Master> masters = {{values.as<float>(), {kEmbedding}, 0, config.vocab_size},
                                  {values.as<float>(), {kLmHead}, 0, config.vocab_size}};
@@ -101,7 +100,9 @@ class Sequences {
     std::vector<std::int32_t> tokens(rows), first_pages(rows), sample_rows(rows);
     const std::vector<std::int32_t> positions(rows, static_cast<std::int32_t>(context_ - 1));
     std::vector<double> uniforms(rows);
-    const std::vector<float> temperatures(rows, 1.0F);
+    const std::vector<float> temperatures(rows, task_.temperature);
+    const std::vector<RowCuts> cuts(
+        rows, task_.top_p < 1 ? row_cuts(task_.top_p, 0, 0, task_.options.model.vocab_size) : RowCuts{});
     std::vector<SampledToken> sampled(rows);
     base::RandomStream random(1, base::RandomPurpose::sampling, 0);
     for (std::size_t i = 0; i < rows; ++i) {
@@ -110,7 +111,8 @@ class Sequences {
     }
     const auto start = [&] {
       for (double& uniform : uniforms) uniform = random.uniform();
-      engine.start({tokens, positions, first_pages, pages_of(speed.batch), {}}, {sample_rows, uniforms, temperatures});
+      engine.start({tokens, positions, first_pages, pages_of(speed.batch), {}},
+                   {sample_rows, uniforms, temperatures, cuts});
     };
     // Starts each tick while the previous one runs, like the decoder.
     const auto tick = [&] {

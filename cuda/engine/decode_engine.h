@@ -10,6 +10,7 @@
 #include "cuda/gemm/gemm_plan.h"
 #include "cuda/runtime/kept_back.h"
 #include "cuda/runtime/layout.h"
+#include "cuda/sample/row_cuts.h"
 #include "model/block.h"
 #include "model/config.h"
 #include "quant/format.h"
@@ -99,15 +100,18 @@ struct Tick {
   std::span<const SlotCopy> copies;  ///< copies made before the forward pass; target pages are distinct
 };
 
-/// Selects the rows that get a token. Tokens are sampled by inverse CDF (ops/sample.h), without top-k and top-p.
+/// Selects the rows that get a token. Tokens are sampled by inverse CDF (ops/sample.h).
 struct SampleRows {
   std::span<const std::int32_t> rows;   ///< rows of the tick, ascending
   std::span<const double> uniforms;     ///< one per row, in [0, 1)
   std::span<const float> temperatures;  ///< one per row; 0: greedy
+  std::span<const RowCuts> cuts = {};   ///< one per row; empty: no row has top-k or top-p
 };
 struct SampledToken {
   std::int32_t token = 0;  ///< −1 if a logit is NaN or +inf, or if all logits are −inf
   float logprob = 0;
+  std::span<const std::int32_t> kept = {};  ///< of a row with cuts, ascending; valid until the next but one `start`
+  bool limited = false;                     ///< whether max_kept excluded tokens
 };
 
 struct EngineStats {

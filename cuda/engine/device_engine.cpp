@@ -62,6 +62,7 @@ class DeviceEngine final : public DecodeEngine {
   struct Turn {
     std::int64_t num_samples = 0;
     std::int64_t num_rows_sampled = 0;  // includes padding rows
+    bool cuts = false;
     Event done;
   };
 
@@ -101,11 +102,17 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
                     std::ranges::all_of(samples.temperatures, [](float temperature) { return temperature >= 0; }),
                 "sample", "a uniform number and a temperature of 0 or more per row",
                 std::to_string(samples.uniforms.size()) + " and " + std::to_string(samples.temperatures.size()));
+  QRL_INVARIANT(samples.cuts.empty() || samples.cuts.size() == samples.rows.size(), "sample",
+                "cuts of each row, or none", std::to_string(samples.cuts.size()));
   state_.synchronize_callers_stream();
   Turn& turn = turns_[num_started_ % 2];
   turn.done.wait();  // `finish` does not wait for a tick without samples
   state_.in_flight = true;
   const TickArrays arrays = state_.tick.send(tick, samples, state_.stream);
+  if (arrays.shape.cuts) {
+    with_memory({kUtilization, "the candidates of top-k and top-p", kLowerIt},
+                [&] { state_.head.reserve_cuts(state_.tick.max_rows()); });
+  }
   if (!tick.copies.empty()) {
     for (std::size_t i = 0; i < state_.weights.num_layers(); ++i)
       copy_slots({arrays.copies, state_.kv.pages(i)}, static_cast<std::int64_t>(tick.copies.size()), state_.stream);
@@ -118,7 +125,10 @@ void DeviceEngine::start(const Tick& tick, const SampleRows& samples) {
   }
   turn.num_samples = static_cast<std::int64_t>(samples.rows.size());
   turn.num_rows_sampled = arrays.shape.samples;
-  state_.head.send_sampled(turn.num_rows_sampled, static_cast<std::size_t>(num_started_ % 2), state_.stream);
+  turn.cuts = arrays.shape.cuts;
+  const auto turn_idx = static_cast<std::size_t>(num_started_ % 2);
+  state_.head.send_sampled(turn.num_rows_sampled, turn_idx, state_.stream);
+  if (turn.cuts) state_.head.send_kept(turn.num_rows_sampled, turn_idx, state_.stream);
   turn.done.record(state_.stream);
   ++num_started_;
 }
@@ -137,6 +147,7 @@ void DeviceEngine::finish(std::span<SampledToken> sampled) {
   state_.stats.waited_s += base::now_s() - start_s;
   if (num_finished_ == num_started_) state_.in_flight = false;
   state_.head.read(turn.num_rows_sampled, turn_idx, sampled);
+  if (turn.cuts) state_.head.read_kept(turn.num_rows_sampled, turn_idx, sampled);
 }
 
 void DeviceEngine::run_all(const TickArrays& arrays) {

@@ -94,6 +94,14 @@ void DeviceSequenceScorer::score(const float* x, const Targets& targets, std::sp
                     targets.temperature > 0 && std::ranges::all_of(targets.tokens, in_vocabulary),
                 "scores", "a token in " + range_text(engine_.options.model.vocab_size) + " and a place per row",
                 std::to_string(targets.tokens.size()) + " tokens");
+  QRL_INVARIANT(targets.kept.empty() || targets.kept.size() == targets.tokens.size(), "scores",
+                "kept tokens of each target, or none", std::to_string(targets.kept.size()));
+  for (std::size_t i = 0; i < targets.kept.size(); ++i) {
+    QRL_INVARIANT(targets.kept[i].size() <= kMostKept && std::ranges::binary_search(targets.kept[i], targets.tokens[i]),
+                  "scores, target " + std::to_string(i),
+                  "at most " + std::to_string(kMostKept) + " kept tokens, one of which is the target",
+                  std::to_string(targets.kept[i].size()));
+  }
   engine_.require_on_device(x, "scores, x");
   enter_device(engine_.device);
   engine_.drain();

@@ -13,6 +13,8 @@ namespace qrl::cuda {
 struct Targets {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;  ///< above 0
+  /// Tokens that top-k and top-p kept for each target, ascending, at most kMostKept with the target; empty: all tokens.
+  std::span<const std::span<const std::int32_t>> kept = {};
 };
 /// Both numbers are NaN if no token can be sampled.
 struct TokenScore {

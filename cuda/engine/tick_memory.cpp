@@ -59,10 +59,14 @@ void TickMemory::fill(const Tick& tick, const SampleRows& samples, const Attenti
   const auto ints = [host](std::int64_t offset) { return reinterpret_cast<std::int32_t*>(host + offset); };
   const AttentionCounts counts = counts_of(plan);
   static_assert(sizeof(SampleSettings) == 2 * sizeof(std::int32_t) && sizeof(counts) == 3 * sizeof(std::int32_t) &&
-                sizeof(SlotCopy) == 3 * sizeof(std::int32_t) && sizeof(AttentionTile) == 5 * sizeof(std::int32_t));
+                sizeof(SlotCopy) == 3 * sizeof(std::int32_t) && sizeof(AttentionTile) == 5 * sizeof(std::int32_t) &&
+                sizeof(RowCuts) == 3 * sizeof(std::int32_t));
   put(at.uniforms, samples.uniforms);
   auto* const settings = reinterpret_cast<SampleSettings*>(host + at.sample_settings);
   std::ranges::transform(samples.temperatures, settings, settings_of);
+  auto* const cuts = reinterpret_cast<RowCuts*>(host + at.cuts);
+  if (samples.cuts.empty()) std::fill_n(cuts, samples.rows.size(), RowCuts{});
+  else put(at.cuts, samples.cuts);
   put(at.attention_counts, std::span(&counts, 1));
   put(at.tokens, tick.tokens_N);
   put(at.positions, tick.positions_N);
@@ -82,6 +86,7 @@ void TickMemory::fill(const Tick& tick, const SampleRows& samples, const Attenti
   std::iota(ints(at.sample_rows) + there, ints(at.sample_rows) + num_rows, static_cast<std::int32_t>(there));
   std::fill_n(reinterpret_cast<double*>(ints(at.uniforms)) + there, more, 0.0);
   std::fill_n(settings + there, more, SampleSettings{});
+  std::fill_n(cuts + there, more, RowCuts{});
 }
 
 TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const Stream& stream) {
@@ -94,6 +99,7 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
 
   const AttentionCounts there = counts_of(plan);
   TickShape shape{counts.rows, counts.samples, there.num_small, there.num_large, there.num_split, plan.joins_segments};
+  shape.cuts = std::ranges::any_of(samples.cuts, &RowCuts::cuts);
   if (samples_all_rows(tick, samples)) {
     const std::int64_t blocks = attention_room(attention_, counts.rows, max_positions_, max_partials_).tile_blocks;
     // Returns the number of blocks for `count` tiles: `count` rounded up to a power of two, but at least one block per
@@ -117,6 +123,7 @@ TickArrays TickMemory::send(const Tick& tick, const SampleRows& samples, const S
           ints(at.sample_rows),
           reinterpret_cast<const double*>(bytes + at.uniforms),
           reinterpret_cast<const SampleSettings*>(bytes + at.sample_settings),
+          reinterpret_cast<const RowCuts*>(bytes + at.cuts),
           ints(at.copies)};
 }
 

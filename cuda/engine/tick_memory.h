@@ -7,6 +7,7 @@
 #include "cuda/engine/decode_engine.h"
 #include "cuda/runtime/layout.h"
 #include "cuda/runtime/runtime.h"
+#include "cuda/sample/row_cuts.h"
 #include "cuda/sample/sample.h"
 
 namespace qrl::cuda {
@@ -19,9 +20,9 @@ struct TickCounts {
 /// Holds byte offsets of a tick's arrays in one upload. Page ids and copies come last, so that their counts change no
 /// other offset.
 struct TickLayout {
-  std::int64_t uniforms = 0, sample_settings = 0, attention_counts = 0, tokens = 0, positions = 0, first_pages = 0,
-               partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0, copies = 0,
-               num_bytes = 0;
+  std::int64_t uniforms = 0, sample_settings = 0, cuts = 0, attention_counts = 0, tokens = 0, positions = 0,
+               first_pages = 0, partials = 0, sample_rows = 0, tiles = 0, tile_rows = 0, split_rows = 0, page_ids = 0,
+               copies = 0, num_bytes = 0;
 };
 inline TickLayout tick_layout(const TickCounts& counts) {
   TickLayout at;
@@ -32,6 +33,7 @@ inline TickLayout tick_layout(const TickCounts& counts) {
   };
   place(at.uniforms, 2 * counts.samples);
   place(at.sample_settings, 2 * counts.samples);
+  place(at.cuts, 3 * counts.samples);
   place(at.attention_counts, 3);
   place(at.tokens, counts.rows);
   place(at.positions, counts.rows);
@@ -54,6 +56,7 @@ struct TickShape {
   std::int64_t rows = 0, samples = 0;
   std::int64_t small_blocks = 0, large_blocks = 0, split_blocks = 0;  ///< blocks of attention's launches
   bool joins_segments = false;
+  bool cuts = false;  ///< whether a row has top-k or top-p
   friend auto operator<=>(const TickShape&, const TickShape&) = default;
 };
 
@@ -65,6 +68,7 @@ struct TickArrays {
   const std::int32_t* sample_rows;
   const double* uniforms;
   const SampleSettings* sample_settings;
+  const RowCuts* cuts;
   const std::int32_t* copies;
 };
 

@@ -216,6 +216,7 @@ QRL_KERNEL void sample_kernel(SampleTask task) {
   const SummarizedRows& rows = task.rows;
   const SamplePlace place(rows.num_blocks);
   const std::int64_t row = block_x();
+  if (task.cuts != nullptr && task.cuts[row].cuts()) return;
   const float* maxima = rows.block_max + row * rows.num_blocks;
   const float* sums = rows.block_sum + row * rows.num_blocks;
   const SampleSettings settings = rows.settings[row];

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "cuda/runtime/operands.h"
+#include "cuda/sample/row_cuts.h"
 
 namespace qrl::cuda::QRL_CUDA_TARGET {
 
@@ -44,12 +45,13 @@ struct SummarizedRows {
 
 /// Samples one token per row by inverse CDF. The sums of SummarizeTask's blocks select a block, the sums of that
 /// block's parts select a part, and the part's logits select the token. Cumulative sums are fp64, in order; those of
-/// blocks are computed in 32 groups.
+/// blocks are computed in 32 groups. Skips rows with cuts (sample/cut.h).
 struct SampleTask {
   SummarizedRows rows;
   const double* uniforms;
   std::int32_t* tokens;
   float* logprobs;
+  const RowCuts* cuts = nullptr;  ///< [rows]; null: no row has cuts
 };
 void sample_tokens(const SampleTask& task, std::int64_t num_rows, const Stream& stream);
 

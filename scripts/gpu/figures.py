@@ -60,11 +60,11 @@ def of_list(numbers):
     return ",".join(map(str, numbers))
 
 
-def ticks(name, batches=BATCHES, head="bf16", shape="8b", rotation="none"):
+def ticks(name, batches=BATCHES, head="bf16", shape="8b", rotation="none", kept="all"):
     weights, kv = TICKS[name]
     said = each(batches, "context512_batch{}_", "{tokens_per_s:.0f} tok/s, {share_of_limit:.0%}",
                 "; of {read_gb_per_s:.0f} GB/s and {ceiling_gpu_matmul_tflops:.0f} TFLOP/s; publish {rewrite_s:.3f} s")
-    return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--rotation", rotation, "--batch", of_list(batches),
+    return benchmark(said, "ticks", shape, "--format", weights, "--lm-head", head, "--kv", kv, "--rotation", rotation, "--kept", kept, "--batch", of_list(batches),
                      "--context", 512)
 
 
@@ -122,6 +122,8 @@ def figures():
     found |= {f"ticks 8B, {name}, lm_head in int8, 512 positions": ticks(name, head="int8") for name in (FASTEST, "int8")}
     found["ticks 8B, int8, rotated, 512 positions"] = ticks("int8", rotation="64")
     found["ticks SmolLM2-135M, fp8 channel_token, 512 positions"] = ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m")
+    found |= {f"ticks SmolLM2-135M, fp8 channel_token, top-p 0.95, {rows}": ticks(FASTEST, (64, 256, 512, 1024), shape="smollm2-135m", kept=kept)
+              for rows, kept in (("some 50 tokens kept", "some"), ("flat rows", "flat"))}
     found |= {"learner 1.5B, defaults": model("learner", "1.5b"), "learner 86M, defaults": model("learner", "86m"),
               "learner 1.5B, adapters of rank 32 on int8": model("learner", "1.5b", LOW_BIT, INT8, STRAIGHT, "lora.rank=32"),
               "step 1.5B, fp8": model("step", "1.5b", FP8), "step SmolLM2-135M, fp8, 1,024 answers of 256 tokens": answers("smollm2-135m", FP8, E4M3)}

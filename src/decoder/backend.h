@@ -42,8 +42,10 @@ class Backend {
   /// KV pages, which on a GPU may be less than kv_pages.
   virtual std::int64_t begin() = 0;
   /// Returns how many ticks may be in flight when another starts: 0 or 1. With 1, a plan may contain pending_token
-  /// placeholders. Callers must assume 0 while any request has top-k or top-p.
+  /// placeholders. Callers must assume 0 while any request needs_host_logits.
   virtual int num_ticks_ahead() const { return 0; }
+  /// Returns whether tokens are sampled on the CPU from logits that a device sends, so that ticks must not overlap.
+  virtual bool needs_host_logits(const ops::SampleParams& /*params*/) const { return false; }
   /// Starts a tick: copies pages, stores keys and values, and samples a token for each of plan.sample_rows. The plan
   /// may change afterwards. `samples` has one element per sample row, and must stay valid until `finish`.
   virtual void start(const Plan& plan, std::span<ops::SampledToken> samples) = 0;

@@ -19,12 +19,13 @@ Scheduler::Scheduler(const DecoderOptions& options, PagePool& pool, DecoderStats
                      PagePool* states)
     : options_(options), pool_(pool), stats_(stats), states_(states), reach_(reach) {}
 
-void Scheduler::submit(RequestId id, Request request) {
+void Scheduler::submit(RequestId id, Request request, bool waits) {
   Group& group = *groups_.emplace_back(std::make_unique<Group>());
   group.id = id;
   group.request = std::move(request);
   const types::SamplingParams& params = group.request.params;
-  group.sample_params = {params.temperature, params.top_p, params.top_k, params.max_kept};
+  group.sample_params = sample_params_of(params);
+  group.waits_for_ticks = waits;
   group.field = base::RandomField(group.request.key.seed, base::RandomPurpose::sampling);
   group.num_unfinished = group.num_unstarted = group.request.num_samples;
   if (options_.prefix_sharing && group.request.num_samples > 1) {
@@ -44,7 +45,7 @@ void Scheduler::submit(RequestId id, Request request) {
     if (sequence.parked) parked_.push_back(&sequence);
     else waiting_.push_back(&sequence);
   }
-  if (group.sample_params.cuts()) ++num_cutting_;
+  if (waits) ++num_waiting_for_ticks_;
 }
 
 std::span<Sequence* const> Scheduler::choose() {
@@ -312,7 +313,7 @@ void Scheduler::retire(std::span<Sequence* const> finished) {
     if (!std::exchange(sequence->has_started, true)) --group.num_unstarted;
     if (--group.num_unfinished > 0) continue;
     forget_prefix(group);
-    if (group.sample_params.cuts()) --num_cutting_;
+    if (group.waits_for_ticks) --num_waiting_for_ticks_;
     finished_.push_back(&group);
   }
 }
@@ -340,7 +341,7 @@ void Scheduler::abandon() {
   parked_.clear();
   finished_.clear();
   groups_.clear();
-  num_cutting_ = 0;
+  num_waiting_for_ticks_ = 0;
 }
 
 void Scheduler::free_pages(std::vector<PageId>& pages, std::int64_t& num_dropped) {

@@ -50,14 +50,16 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// The caller has checked that the longest sample fits the pool.
-  void submit(RequestId id, Request request);
+  /// The caller has checked that the longest sample fits the pool. waits: each of the request's ticks must end before
+  /// the next starts.
+  void submit(RequestId id, Request request, bool waits = false);
 
   /// Returns whether no sequence waits for a tick or for the end of its turn's answer.
   bool done() const { return !has_work() && parked_.empty(); }
   /// Returns whether a sequence waits for a tick.
   bool has_work() const { return !waiting_.empty() || !running_.empty(); }
-  bool any_cuts() const { return num_cutting_ > 0; }
+  /// Returns whether a request `waits`.
+  bool any_waits() const { return num_waiting_for_ticks_ > 0; }
 
   /// Chooses the next tick's sequences, with at most max_num_batched_tokens rows. Sets their num_rows, pages and copy.
   /// Returns none if all sequences wait for the tick in flight. The result is valid until the next call.
@@ -122,7 +124,7 @@ class Scheduler {
   std::int64_t reach_;                          // 0: rows read all positions
   std::vector<std::unique_ptr<Group>> groups_;  // in order of submission
   std::vector<Group*> finished_;                // in order of their end
-  std::int64_t num_cutting_ = 0;
+  std::int64_t num_waiting_for_ticks_ = 0;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // in order of start
   std::vector<Sequence*> parked_;   // in the order in which they were parked

@@ -64,11 +64,16 @@ struct Sequence {
   types::TokenId token(std::int64_t position) const;
 };
 
+inline ops::SampleParams sample_params_of(const types::SamplingParams& params) {
+  return {params.temperature, params.top_p, params.top_k, params.max_kept};
+}
+
 /// Holds one request's samples. They point to the group, so its address must not change.
 struct Group {
   RequestId id = 0;
   Request request;
   ops::SampleParams sample_params;
+  bool waits_for_ticks = false;  ///< as in Scheduler::submit
   base::RandomField field{0, base::RandomPurpose::sampling};
   std::vector<Sequence> sequences;
   /// Number of prompt tokens with shared KV: all but the last, which each sample computes for its logits; 0 without

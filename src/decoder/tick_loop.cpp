@@ -42,7 +42,8 @@ TickLoop::TickLoop(const model::ModelConfig& config, const DecoderOptions& optio
       ticks_{StartedTick(config), StartedTick(config)} {}
 
 RequestId TickLoop::submit(Request request) {
-  scheduler_.submit(next_id_, std::move(request));
+  const bool waits = backend_->needs_host_logits(sample_params_of(request.params));
+  scheduler_.submit(next_id_, std::move(request), waits);
   return next_id_++;
 }
 
@@ -98,8 +99,8 @@ void TickLoop::run_tick(const model::Snapshot& snapshot) {
     counted_waited_s_ = backend_->device_stats().waited_s;
   }
   if (options_.before_tick) options_.before_tick();
-  const int num_ahead = scheduler_.any_cuts() ? 0 : backend_->num_ticks_ahead();
-  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // happens only if a request has top-k or top-p
+  const int num_ahead = scheduler_.any_waits() ? 0 : backend_->num_ticks_ahead();
+  while (num_under_way_ > num_ahead) finish_oldest(snapshot);  // happens only if a request waits
   if (idle()) return;
   const std::span<Sequence* const> chosen = scheduler_.choose();
   num_chosen_ = chosen.size();

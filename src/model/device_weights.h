@@ -56,6 +56,7 @@ struct PackedSequences {
 struct TargetTokens {
   std::span<const std::int32_t> rows, tokens;
   float temperature = 1;
+  std::span<const std::span<const std::int32_t>> kept = {};  ///< as TargetRows::kept
 };
 
 class DeviceWeights {

@@ -27,11 +27,15 @@ struct SampledToken {
 /// Logits per block. A block's weights exp(…) are summed in fp32, the blocks' sums in fp64.
 inline constexpr std::int64_t kSampleBlock = 256;
 
+/// Chooses the sums of a row's weights: those of kSampleBlock, or all in fp64 in an order that no instruction set
+/// changes. A GPU adds the latter in the same order, so that both cut a row at the same token.
+enum class SampleSums : std::uint8_t { by_vectors, fixed };
+
 /// Holds each block's largest logit and Σ exp((logit − largest) / temperature), to sample a row without top-k and
 /// top-p.
 class RowSummary {
  public:
-  void begin(float temperature);
+  void begin(float temperature, SampleSums sums = SampleSums::by_vectors);
   /// Adds the row's next logits, fp32. `count`: a multiple of kSampleBlock, except in the last call.
   void take(const float* logits, std::int64_t count);
   /// Ends the row. Calls fail_logits if no logit is finite, or if any logit is NaN or +inf.
@@ -62,6 +66,7 @@ class RowSummary {
   double total_ = 0;
   std::int64_t num_taken_ = 0, best_block_ = 0;
   bool greedy_ = false;
+  SampleSums sums_ = SampleSums::by_vectors;
   std::vector<Block> blocks_;
 };
 

@@ -8,6 +8,7 @@
 #include "decoder/cpu/teacher_forcing.h"
 #include "decoder/device/device_ticks.h"
 #include "engine_fixtures.h"
+#include "support/models.h"
 
 namespace {
 
@@ -303,6 +304,38 @@ TEST_CASE("engine: batch, pages and schedule change no token") {
       CHECK(sampled[i].sampler_logprobs == first[i].sampler_logprobs);
 #endif
     }
+  }
+}
+
+TEST_CASE("engine: top-k and top-p give the same bits on the device as from logits that the CPU receives") {
+  if (!find_device()) return;
+  model::ModelConfig config = decoder::test::tiny_config();
+  config.vocab_size = 300;  // above kMostKept
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  const Prompts given = prompts();
+  DecoderOptions options = options_of(KvFormat::int8);
+  options.row_only_sums = true;
+  auto made = make_engine(config, options);
+  const cuda::EngineStats& stats = made->stats();
+  Decoder decoder(config, options, decoder::make_device_backend(config, options, std::move(made)));
+  decoder.load(*snapshot);
+  types::SamplingParams on_device = sampling(), from_host = sampling();
+  on_device.top_p = from_host.top_p = 0.7F;
+  on_device.max_kept = 256;
+  const auto want = decoder.complete(given.requests, from_host, {1, 0});
+  const std::int64_t graph_ticks = stats.graph_ticks;
+  const auto got = decoder.complete(given.requests, on_device, {1, 0});
+  CHECK(stats.graph_ticks > graph_ticks);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CHECK(got[i].tokens == want[i].tokens);
+#if defined(QRL_CUDA_EMULATED)
+    CHECK(got[i].sampler_logprobs == want[i].sampler_logprobs);
+#endif
+    REQUIRE(got[i].kept.size() == got[i].tokens.size());
+    CHECK(want[i].kept.empty());
+    CHECK(got[i].num_limited == 0);
+    for (std::size_t t = 0; t < got[i].tokens.size(); ++t)
+      CHECK(std::ranges::binary_search(got[i].kept[t], got[i].tokens[t]));
   }
 }
 

@@ -43,6 +43,7 @@ void check_same(const std::vector<types::Completion>& got, const std::vector<typ
     INFO("completion " << i);
     CHECK(got[i].tokens == want[i].tokens);
     CHECK(got[i].sampler_logprobs == want[i].sampler_logprobs);
+    CHECK(got[i].kept == want[i].kept);
   }
 }
 
@@ -89,8 +90,13 @@ TEST_CASE("CUDA graphs: tokens equal single launches bit for bit, in every forma
       load(1);
       sample(1, 2);
       sample(0, 3);
-      CHECK(traced.decoder->stats().preemptions > 0);
       CHECK(traced.stats().num_graphs == (eager ? 0 : 1));
+      params.top_p = 0.8F;
+      params.max_kept = 256;
+      sample(1, 4);
+      CHECK(sampled[eager].back().front().kept.num_ids() > 0);
+      CHECK(traced.decoder->stats().preemptions > 0);
+      CHECK(traced.stats().num_graphs == (eager ? 0 : 2));
       CHECK((traced.stats().graph_ticks > 0) == !eager);
       CHECK(traced.decoder->stats().decode_graph_ticks <= traced.stats().graph_ticks);
       if (!eager) CHECK(traced.stats().graph_ticks * 2 > traced.decoder->stats().ticks);

@@ -53,12 +53,15 @@ TEST_CASE("requests on a GPU: bits do not depend on other requests or on submiss
   if (!find_device()) return;
   model::ModelConfig config = decoder::test::tiny_config();
   config.num_hidden_layers = 1;
+  config.vocab_size = 300;
   const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
   const std::vector<Request> requests{
       request_of(0, 5, {.temperature = 0.8F, .max_new_tokens = 12, .stop_tokens = {3}}),
       request_of(1, 9, {.temperature = 0, .max_new_tokens = 6}),
-      request_of(2, 2, {.temperature = 1.2F, .top_k = 5, .max_new_tokens = 5, .max_kept = 4}),  // sampled on the CPU
+      request_of(2, 2, {.temperature = 1.2F, .top_k = 5, .max_new_tokens = 5, .max_kept = 4}),
       request_of(3, 4, {.temperature = 1.5F, .max_new_tokens = 9}),
+      // From here on: top-p alone, whose kept tokens may be more than the device finds, so that the CPU samples.
+      request_of(4, 3, {.temperature = 1.1F, .top_p = 0.9F, .max_new_tokens = 7}),
   };
   std::vector<std::vector<types::Completion>> want;
   for (const Request& request : requests) want.push_back(complete(*snapshot, {request}, 0).at(0));

@@ -27,6 +27,7 @@ TEST_CASE("tick benchmark: reports positive host and total times, for batches th
   for (const Format format : {Format::bf16, Format::int8, Format::fp8_tensor}) {
     INFO(quant::name(format));
     task.format = format;
+    task.top_p = format == Format::int8 ? 0.9F : 1;
     task.options.kv_format = format == Format::int8         ? KvFormat::int8
                              : format == Format::fp8_tensor ? KvFormat::fp8_e4m3
                                                             : KvFormat::bf16;

@@ -31,6 +31,11 @@ struct BitwiseCase {
   std::int64_t rank = 0;     ///< of adapters
   quant::Rotation rotation;  ///< the widths then fit it
   std::optional<model::Family> flags_of = {};
+  float top_p = 1;
+  std::int32_t top_k = -1;
+  std::int64_t vocab_size = 37;
+
+  ops::SampleParams drawn() const { return {temperature, top_p, top_k, 256}; }
 };
 constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, true, false, false},
@@ -49,6 +54,10 @@ constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int8, KvFormat::int8, 1.0F, false, false, false, 0, {}, model::Family::granite},
     {Format::fp8_channel, KvFormat::bf16, 1.0F, false, false, false, 0, {}, model::Family::phi3},
     {Format::int8, KvFormat::bf16, 1.0F, false, false, false, 0, {}, model::Family::smollm3},
+    {Format::int8, KvFormat::int8, 1.0F, true, false, false, 0, {}, {}, 0.9F},
+    {Format::fp8_block128, KvFormat::bf16, 0.8F, true, false, false, 0, {}, {}, 0.9F, 20},
+    {Format::int4, KvFormat::bf16, 1.3F, true, false, false, 3, {}, {}, 1.0F, 7},
+    {Format::int8, KvFormat::bf16, 0.9F, false, true, false, 0, {}, {}, 0.8F, -1, 9000},  // several tiles of lm_head
 };
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
@@ -78,19 +87,22 @@ struct BitwiseWork {
   std::vector<types::MicroBatch> batches;
   types::GlobalCounts counts;
 };
-BitwiseWork draw(decoder::Decoder& decoder, float temperature, std::uint32_t round) {
+BitwiseWork draw(decoder::Decoder& decoder, const ops::SampleParams& drawn_by, std::uint32_t round) {
   std::vector<std::vector<types::TokenId>> prompts;
   for (const std::int64_t length : {1, 6, 9, 21})
     prompts.push_back(test::random_sequence(8 * round + prompts.size(), length, 0, 37).tokens);
   std::vector<types::SampleRequest> requests;
   for (std::size_t p = 0; p < prompts.size(); ++p) requests.push_back({p, prompts[p], 0, 4});
   types::SamplingParams params;
-  params.temperature = temperature;
+  params.temperature = drawn_by.temperature;
+  params.top_p = drawn_by.top_p;
+  params.top_k = drawn_by.top_k;
+  params.max_kept = drawn_by.max_kept;
   params.max_new_tokens = 17;
   const std::vector<types::Completion> drawn = decoder.complete(requests, params, {7, round});
   std::vector<rollout::PackItem> items;
   for (std::size_t i = 0; i < drawn.size(); ++i)
-    items.push_back({prompts[i / 4], drawn[i].tokens, drawn[i].sampler_logprobs, i % 2 == 0 ? 1.0F : -1.0F});
+    items.push_back(rollout::sampled_item(prompts[i / 4], drawn[i], i % 2 == 0 ? 1.0F : -1.0F));
   BitwiseWork work;
   work.batches = rollout::pack(items, 120);
   work.counts = rollout::count(work.batches);
@@ -108,6 +120,7 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
   CAPTURE(quant::name(one.weights), quant::name(one.kv));
   model::ModelConfig config = test::tiny_config(one.qk_norm, one.qkv_bias);
   config.o_bias = one.o_bias;
+  config.vocab_size = one.vocab_size;
   if (one.rotation) config = test::in_blocks(config, one.rotation);
   if (one.flags_of) config = test::with_flags(config, *one.flags_of);
   const auto world = dist::make_solo();
@@ -122,10 +135,10 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
   std::int64_t compared = 0, differ = 0;
   for (std::uint32_t round = 0; round < num_rounds; ++round) {
     sampler.publish(learner, round);
-    const BitwiseWork work = draw(sampler.decoder, one.temperature, round);
+    const BitwiseWork work = draw(sampler.decoder, one.drawn(), round);
     REQUIRE(work.batches.size() > 1);
     for (const types::MicroBatch& batch : work.batches) {
-      const learner::TokenScores scores = learner.score(batch, {one.temperature});
+      const learner::TokenScores scores = learner.score(batch, one.drawn());
       for (std::size_t t = 0; t < scores.logprobs.size(); ++t) {
         if (batch.loss_mask[t] == 0) continue;
         ++compared;
@@ -133,9 +146,10 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
             std::bit_cast<std::uint32_t>(scores.logprobs[t]) == std::bit_cast<std::uint32_t>(batch.sampler_logprobs[t])
                 ? 0
                 : 1;
-        CHECK((scores.entropy[t] > 0 && scores.entropy[t] < std::log(37.0F) + 1e-5F));
+        const float most = std::log(static_cast<float>(one.vocab_size)) + 1e-5F;
+        CHECK((scores.entropy[t] >= (one.drawn().cuts() ? 0 : 1e-9F) && scores.entropy[t] < most));
       }
-      learner.accumulate(batch, work.counts, sampled_loss(), {one.temperature});
+      learner.accumulate(batch, work.counts, sampled_loss(), one.drawn());
     }
     REQUIRE(learner.update().finite);
   }
@@ -174,7 +188,7 @@ TEST_CASE("bitwise on a device: one log-prob that differs by a bit ends the upda
   Learner learner(config, test::tiny_weights(config), bitwise_options(KvFormat::int8), *world);
   DeviceSampler sampler(config, Format::int8, sampler_options(KvFormat::int8), Products::rounded, base::Device::cpu);
   sampler.publish(learner, 0);
-  BitwiseWork work = draw(sampler.decoder, 1.0F, 0);
+  BitwiseWork work = draw(sampler.decoder, {1.0F}, 0);
   types::MicroBatch& batch = work.batches.front();
   std::size_t counted = 0;
   while (batch.loss_mask[counted] == 0) ++counted;
@@ -187,7 +201,7 @@ TEST_CASE("bitwise on a device: one log-prob that differs by a bit ends the upda
   CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}),
                     Catch::Matchers::Contains("the tokens that each target was sampled from"));
   test::add_kept(batch, 8, config.vocab_size);
-  CHECK_THROWS_WITH(learner.score(batch, {1.0F, 0.9F}), Catch::Matchers::Contains("without top-k and top-p"));
+  CHECK_NOTHROW(learner.score(batch, {1.0F, 0.9F}));
 }
 
 TEST_CASE("bitwise on a device: gradients equal low_bit's, which computes the same layers") {

@@ -57,6 +57,9 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
   const KvScales& kv_scales() const override { return kv_scales_; }
   std::int64_t begin() override;
   int num_ticks_ahead() const override { return 1; }
+  bool needs_host_logits(const ops::SampleParams& params) const override {
+    return params.cuts() && !cuda::device_can_cut(params.top_p, params.top_k, params.max_kept, vocab_size_);
+  }
   void start(const Plan& plan, std::span<ops::SampledToken> samples) override;
   void finish() override;
   void release_kv() override { engine_->release_kv(); }
@@ -127,8 +130,10 @@ class DeviceBackend final : public Backend, public model::DeviceWeights {
     std::vector<std::int32_t> rows;
     std::vector<double> uniforms;
     std::vector<float> temperatures;
+    std::vector<cuda::RowCuts> cuts;       ///< of rows that the device samples
+    std::vector<std::uint8_t> wants_kept;  ///< whether max_kept is set
   };
-  Samples whole_rows_;  ///< rows with top-k or top-p, sampled on the CPU
+  Samples whole_rows_;  ///< rows that need host logits
   struct StartedSamples {
     Samples on_device;
     std::span<ops::SampledToken> samples;
@@ -174,7 +179,7 @@ void DeviceBackend::calibrate_kv(std::span<const std::vector<types::TokenId>> se
 void DeviceBackend::score(const float* x, const model::TargetTokens& targets, std::span<float> logprobs,
                           std::span<float> entropies, void* stream) {
   std::vector<cuda::TokenScore> scores(logprobs.size());
-  engine_->sequences().score(x, {targets.rows, targets.tokens, targets.temperature}, scores, {stream});
+  engine_->sequences().score(x, {targets.rows, targets.tokens, targets.temperature, targets.kept}, scores, {stream});
   for (std::size_t i = 0; i < scores.size(); ++i) {
     logprobs[i] = scores[i].logprob;
     entropies[i] = scores[i].entropy;
@@ -296,6 +301,8 @@ void DeviceBackend::Samples::clear() {
   rows.clear();
   uniforms.clear();
   temperatures.clear();
+  cuts.clear();
+  wants_kept.clear();
 }
 
 void DeviceBackend::Samples::add(const Plan& plan, std::size_t sample_idx) {
@@ -304,6 +311,7 @@ void DeviceBackend::Samples::add(const Plan& plan, std::size_t sample_idx) {
   rows.push_back(plan.sample_rows[sample_idx]);
   uniforms.push_back(sampling_uniform(sequence));
   temperatures.push_back(sequence.group->sample_params.temperature);
+  wants_kept.push_back(sequence.group->sample_params.max_kept > 0 ? 1 : 0);
 }
 
 void DeviceBackend::start(const Plan& plan, std::span<ops::SampledToken> samples) {
@@ -313,9 +321,15 @@ void DeviceBackend::start(const Plan& plan, std::span<ops::SampledToken> samples
   started.samples = samples;
   on_device.clear();
   whole_rows_.clear();
-  for (std::size_t i = 0; i < samples.size(); ++i)
-    (plan.sampled_sequences[i]->group->sample_params.cuts() ? whole_rows_ : on_device).add(plan, i);
-  engine_->start(tick, {on_device.rows, on_device.uniforms, on_device.temperatures});
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const ops::SampleParams& params = plan.sampled_sequences[i]->group->sample_params;
+    const bool is_whole = needs_host_logits(params);
+    (is_whole ? whole_rows_ : on_device).add(plan, i);
+    if (is_whole) continue;
+    on_device.cuts.push_back(params.cuts() ? cuda::row_cuts(params.top_p, params.top_k, params.max_kept, vocab_size_)
+                                           : cuda::RowCuts{});
+  }
+  engine_->start(tick, {on_device.rows, on_device.uniforms, on_device.temperatures, on_device.cuts});
   ++num_started_;
   if (!whole_rows_.places.empty()) sample_from_whole_rows(plan, samples);
 }
@@ -325,16 +339,20 @@ void DeviceBackend::finish() {
   sampled_.resize(started.on_device.places.size());
   engine_->finish(sampled_);
   for (std::size_t i = 0; i < sampled_.size(); ++i) {
-    if (sampled_[i].token < 0) ops::fail_logits("NaN, +inf or only -inf");
-    started.samples[started.on_device.places[i]] = {sampled_[i].token, sampled_[i].logprob};
+    const cuda::SampledToken& from = sampled_[i];
+    if (from.token < 0) ops::fail_logits("NaN, +inf or only -inf");
+    ops::SampledToken& to = started.samples[started.on_device.places[i]];
+    to = {from.token, from.logprob, {}, from.limited};
+    if (started.on_device.wants_kept[i] != 0) to.kept.assign(from.kept.begin(), from.kept.end());
   }
 }
 
-/// Samples rows with top-k or top-p on the CPU. No other tick may be in flight: the engine's hidden states must be this
-/// tick's.
+/// Samples rows that need host logits on the CPU. No other tick may be in flight: the engine's hidden states must be
+/// this tick's.
 void DeviceBackend::sample_from_whole_rows(const Plan& plan, std::span<ops::SampledToken> samples) {
   if (logits_.empty()) {
-    base::log_info("top-k and top-p: tokens are sampled on the CPU, from logits that the device sends");
+    base::log_info("top-k and top-p that may keep more than " + std::to_string(cuda::kMostKept) +
+                   " tokens: sampled on the CPU, from logits that the device sends");
     logits_.resize(static_cast<std::size_t>(engine_->max_logit_rows() * vocab_size_));
   }
   const auto step = static_cast<std::size_t>(engine_->max_logit_rows());

@@ -21,8 +21,6 @@ struct SampledPass {
 /// Runs the decoder's own forward pass on `device`.
 SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig& config, const PackedRows& rows,
                          const TargetRows& targets, const torch::Device& device, bool keeps_layers) {
-  QRL_INVARIANT(targets.kept.empty(), "a bitwise learner on a device", "sampling without top-k and top-p",
-                "sampling with top-k or top-p");
   const auto there = torch::TensorOptions().dtype(torch::kFloat32).device(device);
   TensorList streams;
   std::vector<float*> after_layer;
@@ -38,8 +36,8 @@ SampledPass sampled_pass(model::DeviceWeights& decoder, const model::ModelConfig
   pass.scores = {torch::empty({count}), torch::empty({count}), nullptr};
   const std::vector<std::int32_t> row_ids(targets.rows.begin(), targets.rows.end());
   const auto floats = [&](const Tensor& x) { return std::span(x.data_ptr<float>(), targets.rows.size()); };
-  decoder.score(after_layer.back(), {row_ids, targets.targets, targets.temperature}, floats(pass.scores.log_probs_M),
-                floats(pass.scores.entropy_M), stream);
+  decoder.score(after_layer.back(), {row_ids, targets.targets, targets.temperature, targets.kept},
+                floats(pass.scores.log_probs_M), floats(pass.scores.entropy_M), stream);
   if (keeps_layers) pass.after_layer = std::move(streams);
   return pass;
 }

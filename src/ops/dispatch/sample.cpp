@@ -117,10 +117,23 @@ double nan_of(const float* logits, std::int64_t count) {
   return any ? std::numeric_limits<double>::quiet_NaN() : 0.0;
 }
 
+/// Sums a block's weights in fp64: each 32nd weight in order, then halves of the 32 sums.
+double fixed_sum(const float* logits, std::int64_t count, float max, float inverse_temperature) {
+  float weights[kSampleBlock];
+  kernels().exp_weights(logits, count, max, inverse_temperature, weights);
+  std::fill(weights + count, weights + kSampleBlock, 0.0F);
+  double sums[32] = {};
+  for (std::int64_t i = 0; i < kSampleBlock; i += 32)
+    for (std::int64_t lane = 0; lane < 32; ++lane) sums[lane] += static_cast<double>(weights[i + lane]);
+  for (std::int64_t half = 16; half > 0; half /= 2)
+    for (std::int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  return sums[0];
+}
+
 /// Returns a row's summary, valid until this thread's next call.
-const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature) {
+const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float temperature, SampleSums sums) {
   thread_local RowSummary row;
-  row.begin(temperature);
+  row.begin(temperature, sums);
   row.take(logits, vocab_size);
   row.end();
   return row;
@@ -128,7 +141,8 @@ const RowSummary& summarize(const float* logits, std::int64_t vocab_size, float 
 
 }  // namespace
 
-void RowSummary::begin(float temperature) {
+void RowSummary::begin(float temperature, SampleSums sums) {
+  sums_ = sums;
   greedy_ = temperature == 0;
   inverse_temperature_ = greedy_ ? 1.0F : 1.0F / temperature;
   max_ = -std::numeric_limits<float>::infinity();
@@ -144,12 +158,14 @@ void RowSummary::take(const float* logits, std::int64_t count) {
     const float max = kernels().max_value(logits + begin, size);
     // Skips a block of only −inf, where exp(−inf − −inf) would be NaN.
     const bool possible = !(max == -std::numeric_limits<float>::infinity());
-    const float sum = possible ? kernels().exp_sum(logits + begin, size, max, inverse_temperature_) : 0.0F;
+    double sum = 0;
+    if (possible && sums_ == SampleSums::fixed) sum = fixed_sum(logits + begin, size, max, inverse_temperature_);
+    else if (possible) sum = static_cast<double>(kernels().exp_sum(logits + begin, size, max, inverse_temperature_));
     if (max > max_) {
       max_ = max;
       best_block_ = static_cast<std::int64_t>(blocks_.size());
     }
-    blocks_.push_back({max, possible ? static_cast<double>(sum) : nan_of(logits + begin, size)});
+    blocks_.push_back({max, possible ? sum : nan_of(logits + begin, size)});
   }
   num_taken_ += count;
 }
@@ -161,7 +177,13 @@ double RowSummary::share(const Block& block) const {
 
 void RowSummary::end() {
   total_ = 0;
-  for (const Block& block : blocks_) total_ += share(block);
+  // With fixed sums, of 32 groups of blocks; else of all blocks in one.
+  const std::size_t group = sums_ == SampleSums::fixed ? (blocks_.size() + 31) / 32 : blocks_.size();
+  for (std::size_t begin = 0; begin < blocks_.size(); begin += group) {
+    double sum = 0;
+    for (std::size_t b = begin; b < std::min(begin + group, blocks_.size()); ++b) sum += share(blocks_[b]);
+    total_ += sum;
+  }
   // A NaN logit makes total_ NaN; a +inf logit makes max_ infinite.
   if (!std::isfinite(max_) || !std::isfinite(total_))
     fail_logits(base::format("maximum %g, sum of exp %g", static_cast<double>(max_), total_));
@@ -229,7 +251,8 @@ SampledToken sample(const float* logits, std::int64_t vocab_size, const SamplePa
                 "sample", "temperature >= 0, top_p in (0, 1], top_k -1 or above 0, max_kept >= 0, uniform in [0, 1)",
                 "temperature " + std::to_string(params.temperature) + ", top_p " + std::to_string(params.top_p) +
                     ", top_k " + std::to_string(params.top_k) + ", uniform " + std::to_string(uniform));
-  const RowSummary& row = summarize(logits, vocab_size, params.temperature);
+  const RowSummary& row =
+      summarize(logits, vocab_size, params.temperature, params.cuts() ? SampleSums::fixed : SampleSums::by_vectors);
   if (params.cuts()) {
     return sample_cut({logits, vocab_size, row.max(), row.inverse_temperature()}, params, row.total(), uniform);
   }
@@ -241,7 +264,7 @@ float logprob(const float* logits, std::int64_t vocab_size, float temperature, s
               std::span<const std::int32_t> kept) {
   QRL_INVARIANT(temperature > 0 && 0 <= token && token < vocab_size, "logprob",
                 "a temperature above 0 and a token of the vocabulary", std::to_string(token));
-  const RowSummary& summary = summarize(logits, vocab_size, temperature);
+  const RowSummary& summary = summarize(logits, vocab_size, temperature, SampleSums::by_vectors);
   if (kept.empty()) return summary.logprob(logits[token]);
   if (!std::binary_search(kept.begin(), kept.end(), token)) return -std::numeric_limits<float>::infinity();
   const Weights row{logits, vocab_size, summary.max(), summary.inverse_temperature()};

@@ -63,7 +63,8 @@ void require_gpu_kernels(const Recipe& recipe, const model::ModelConfig& config)
   const std::string missing = model::missing_on_gpu(config);
   if (missing.empty()) return;
   const auto require_cpu = [&](bool on_gpu, const char* key) {
-    QRL_REQUIRE(!on_gpu, key, "cpu for a model with " + missing, "cuda", model::kExpertsLack);
+    QRL_REQUIRE(!on_gpu, key, "cpu for a model with " + missing, "cuda",
+                config.has_experts() ? model::kExpertsLack : "no kernels for GPUs compute them yet");
   };
   require_cpu(learns_on_gpu(recipe), "trainer.device");
   require_cpu(samples_on_gpu(recipe), "rollout.device");

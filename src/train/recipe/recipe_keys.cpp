@@ -129,7 +129,7 @@ void add_rollout(config::Keys& keys, const MatchedForward& decided) {
   rollout.behind("rollout.prefix_sharing");
   add_auto(rollout, "bitwise", &O::bitwise,
            "make the learner's log-probs equal the sampler's bit for bit; needs quant.learner.forward low_bit, no "s
-           "fp8_e4m3 KV cache, one device, and on a GPU no top_k or top_p; " +
+           "fp8_e4m3 KV cache, and one device; " +
                auto_text_of_bitwise(decided))
       .needs("true", "quant.learner.forward", "low_bit", "only the sampler's own GEMM gives its bits")
       .needs("true", "quant.rollout.kv_cache", "other than fp8_e4m3", "use int8 or bf16");

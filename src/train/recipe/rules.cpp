@@ -83,11 +83,6 @@ void check_formats(const Recipe& recipe, config::RuleBook& rules) {
   rules.require(!recipe.rollout.bitwise || samples == learns, {"rollout.bitwise", "rollout.device", "trainer.device"},
                 "trainer.device and rollout.device the same with rollout.bitwise",
                 "devices sum in different orders, and the learner's bits come from the decoder's own forward pass");
-  const bool cuts = recipe.rollout.top_k != -1 || recipe.rollout.top_p < 1;
-  rules.require(!recipe.rollout.bitwise || !samples || !cuts,
-                {"rollout.bitwise", "rollout.device", "rollout.top_p", "rollout.top_k"},
-                "rollout.top_p 1 and top_k -1 with rollout.bitwise and rollout.device cuda",
-                "with top_p or top_k, tokens are sampled on the CPU from whole rows of logits");
 }
 
 void check_objective(const Recipe& recipe, RecipeUse use, config::RuleBook& rules) {
