@@ -118,14 +118,14 @@ struct Numerics {
   LearnerBackward backward = LearnerBackward::model_dtype;
   /// With low_bit, the forward pass uses the decoder's ops and rounds keys and values to `kv_format` (not fp8_e4m3).
   /// Under the sampling weights, log-probs equal the sampler's bitwise. On a GPU, the decoder itself runs the forward
-  /// pass, and the backward pass recomputes each layer. This requires row_only_sums (DecoderOptions), and sampling
-  /// without top-k and top-p.
+  /// pass, and the backward pass recomputes each layer. This requires row_only_sums (DecoderOptions).
   bool bitwise = false;
   /// The sampler's format. With f32, attention is fp32 in fake_quant and low_bit.
   quant::KvFormat kv_format = quant::KvFormat::int8;
   /// Whether logits come from fp32 hidden states and lm_head's fp32 masters.
   bool f32_lm_head = false;
-  /// Whether fake_quant and low_bit use lm_head's master. If so, only the sampler uses the snapshot's lm_head.
+  /// Whether fake_quant and low_bit use lm_head's master: the snapshot's is int8. With `bitwise`, log-probs come from
+  /// the int8 lm_head, and its master gets their gradient. On a GPU, that gradient is computed with the master.
   bool own_lm_head = false;
 };
 

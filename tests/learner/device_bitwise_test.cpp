@@ -34,6 +34,7 @@ struct BitwiseCase {
   float top_p = 1;
   std::int32_t top_k = -1;
   std::int64_t vocab_size = 37;
+  bool int8_head = false;  ///< whether lm_head is int8
 
   ops::SampleParams drawn() const { return {temperature, top_p, top_k, 256}; }
 };
@@ -58,6 +59,9 @@ constexpr BitwiseCase kBitwiseCases[] = {
     {Format::fp8_block128, KvFormat::bf16, 0.8F, true, false, false, 0, {}, {}, 0.9F, 20},
     {Format::int4, KvFormat::bf16, 1.3F, true, false, false, 3, {}, {}, 1.0F, 7},
     {Format::int8, KvFormat::bf16, 0.9F, false, true, false, 0, {}, {}, 0.8F, -1, 9000},  // several tiles of lm_head
+    {Format::int8, KvFormat::int8, 1.0F, true, false, false, 0, {}, {}, 1.0F, -1, 37, true},
+    {Format::fp8_channel, KvFormat::bf16, 1.0F, true, false, false, 0, {}, {}, 0.9F, -1, 37, true},
+    {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 3, {}, {}, 0.9F, 20, 9000, true},
 };
 
 LearnerOptions bitwise_options(KvFormat kv, base::Device device = base::Device::cpu) {
@@ -125,12 +129,14 @@ std::int64_t check_bitwise(const BitwiseCase& one, base::Device device, std::uin
   if (one.flags_of) config = test::with_flags(config, *one.flags_of);
   const auto world = dist::make_solo();
   LearnerOptions options = bitwise_options(one.kv, device);
+  options.numerics.own_lm_head = one.int8_head;
   options.lora.rank = one.rank;
   if (one.rank > 0) options.lora_initial = test::random_adapters();
   const model::Weights weights = test::tiny_weights(config);  // the base is read at the publish
   Learner learner(config, weights, options, *world);
   model::SnapshotFormats formats = test::rotated_formats(one.weights, one.rotation);
   formats.lora = options.lora;
+  formats.int8_lm_head = one.int8_head;
   DeviceSampler sampler(config, formats, sampler_options(one.kv), Products::rounded, device);
   std::int64_t compared = 0, differ = 0;
   for (std::uint32_t round = 0; round < num_rounds; ++round) {

@@ -272,7 +272,7 @@ TEST_CASE("frozen lm_head: log-probs have their gradients from the forward pass"
         const Tensor hidden = leaf(values);
         const Weight lm_head{has_master ? table.to(torch::kFloat32) : Tensor(), Tensor()};
         targets.entropy_is_trained = entropy_is_trained;
-        const learner::TargetScores scores = learner::target_log_probs(hidden, lm_head, head, targets);
+        const learner::TargetScores scores = learner::target_log_probs(hidden, lm_head, head, targets, dtype);
         (scores.log_probs_M * d).sum().backward();
         return hidden.grad();
       };
@@ -281,6 +281,43 @@ TEST_CASE("frozen lm_head: log-probs have their gradients from the forward pass"
       CHECK(error(at_once, recomputed.to(torch::kFloat64)) <= (dtype == torch::kFloat32 ? kFp32 : kBf16));
     }
   }
+}
+
+TEST_CASE("log-probs with an lm_head of int8: multiply quantized rows, and gradients are those of the dequantized") {
+  torch::manual_seed(11);
+  constexpr std::int64_t kVocab = 259, kWidth = 40, kRows = 21;
+  const Tensor table = torch::randn({kVocab, kWidth}), values = torch::randn({kRows, kWidth});
+  ops::PackedLinear head = ops::make_packed_linear(quant::Format::int8, kVocab, kWidth, false);
+  base::Team alone = base::Team::solo();
+  REQUIRE(ops::pack_rows(alone, table.data_ptr<float>(), kVocab, 0, head));
+  learner::TargetRows targets;
+  targets.temperature = 0.7F;
+  targets.chunk_tokens = 8;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    targets.rows.push_back(row);
+    targets.targets.push_back(static_cast<std::int32_t>(row * 13 % kVocab));
+  }
+  const Tensor hidden = leaf(values), d = torch::randn({kRows});
+  const Weight lm_head{table, torch::zeros({kVocab, kWidth})};
+  const learner::TargetScores got =
+      learner::target_log_probs(hidden, lm_head, head, targets, torch::kFloat32, /*as_sampled=*/true);
+  (got.log_probs_M * d).sum().backward();
+
+  Tensor rows = torch::empty({kRows, kWidth}), weights = torch::empty({kVocab, kWidth});
+  ops::Activations quantized(head, kRows);
+  ops::quantize(alone, values.data_ptr<float>(), {0, kRows}, quantized);
+  for (std::int64_t row = 0; row < kRows; ++row)
+    ops::dequantize_row(quantized, row, rows.data_ptr<float>() + row * kWidth);
+  ops::unpack_rows(head, 0, kVocab, weights.data_ptr<float>());
+  CHECK((rows - values).abs().max().item<float>() > 1e-3F);
+  const Tensor wide = double_leaf(rows), wide_head = double_leaf(weights);
+  const Tensor log_p = torch::log_softmax(torch::mm(wide, wide_head.t()) / 0.7F, 1);
+  const Tensor picks = torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end()));
+  const Tensor want = log_p.gather(1, picks.unsqueeze(1)).squeeze(1);
+  (want * d.to(torch::kFloat64)).sum().backward();
+  CHECK(error(got.log_probs_M, want) <= kFp32);
+  CHECK(error(hidden.grad(), wide.grad()) <= kFp32);
+  CHECK(error(lm_head.gradient, wide_head.grad()) <= kFp32);
 }
 
 TEST_CASE("log-probs, entropies: independent of the chunk size") {
@@ -303,7 +340,7 @@ TEST_CASE("log-probs, entropies: independent of the chunk size") {
         const KeptSets kept(targets, num_kept, vocab);
         if (num_kept > 0) targets.kept = kept.spans;
         const ops::PackedLinear head = packed(lm_head.value);
-        const learner::TargetScores got = learner::target_log_probs(hidden, lm_head, head, targets);
+        const learner::TargetScores got = learner::target_log_probs(hidden, lm_head, head, targets, dtype);
         const Tensor wide = double_leaf(hidden), wide_head = double_leaf(lm_head.value);
         const Tensor rows = torch::tensor(targets.rows);
         const Tensor picks = torch::tensor(std::vector<std::int64_t>(targets.targets.begin(), targets.targets.end()));

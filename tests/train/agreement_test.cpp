@@ -57,6 +57,7 @@ struct BitwiseCase {
   bool has_experts = false, norm_topk = true;
   std::optional<model::Family> flags_of = {};  ///< the model has this family's flags
   std::int64_t window = 0;                     ///< the length of the last layer's window; 0: none
+  bool int8_head = false;                      ///< whether lm_head is int8
 };
 struct BitwiseLayout {
   decoder::DecoderOptions sampler;
@@ -90,6 +91,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
   options.numerics.forward = learner::LearnerForward::low_bit;
   options.numerics.bitwise = true;
   options.numerics.kv_format = one.kv;
+  options.numerics.own_lm_head = one.int8_head;
   options.num_threads = layout.sampler.num_threads = num_threads;
   options.lora.rank = one.lora_rank;
   if (one.has_experts) options.lora.target_modules = {"q_proj", "k_proj", "v_proj", "o_proj"};
@@ -100,6 +102,7 @@ std::vector<float> check_bitwise(const BitwiseCase& one, BitwiseLayout layout, i
   model::SnapshotFormats formats(one.weights);
   formats.lora = options.lora;
   formats.rotation = one.rotation;
+  formats.int8_lm_head = one.int8_head;
   model::Snapshot snapshot(config, formats);
   learner.publish(snapshot, 0);
   layout.sampler.kv_format = one.kv;
@@ -244,6 +247,17 @@ TEST_CASE("kept tokens: any policy has total probability 1 on them, by enumerati
     for (std::size_t t = 0; t < mean_ratio.size(); ++t)
       if (batch.loss_mask[t] != 0) CHECK(test::close(mean_ratio[t], 1.0, 2e-6, 0));  // fp32 log-probs
     CHECK_THROWS_AS(policy.score(batch, params), base::Error);                       // without the sets
+  }
+}
+
+TEST_CASE("bitwise: with an lm_head of int8, alone and with top-p, log-probs equal the sampler's bit for bit") {
+  for (const float top_p : {1.0F, 0.8F}) {
+    for (const quant::Format weights : {quant::Format::int8, quant::Format::fp8_block128, quant::Format::int4}) {
+      BitwiseCase one{weights, quant::KvFormat::int8, {0.9F, top_p, -1}, true, false, false, 1'500};
+      one.int8_head = true;
+      one.lora_rank = weights == quant::Format::int4 ? 3 : 0;
+      check_bitwise(one, short_pages());
+    }
   }
 }
 

@@ -14,21 +14,27 @@ class FusedEngine final : public ForwardEngine {
   ParameterOptions parameters() const override {
     ParameterOptions how = common_parameters();
     how.reads_layers = !numerics().quantized();
-    how.packs_head = how.reads_layers || numerics().own_lm_head;
+    how.packs_head = how.reads_layers || reads_own_head();
     return how;
   }
 
   TargetScores score(Parameters& parameters, const model::Snapshot* snapshot, const ForwardTask& task) override {
     const PolicyWeights& policy = task.policy != nullptr ? *task.policy : parameters.policy();
-    const auto ops = std::make_shared<const FusedOps>(task.rows, config(), numerics(), snapshot);
-    const bool has_head = snapshot == nullptr || numerics().own_lm_head;
-    return target_log_probs(hidden_states(policy, ops, forward_options(task)), policy.lm_head,
-                            has_head ? parameters.policy().head : snapshot->lm_head(), task.targets, is_bitwise());
+    const bool has_head = snapshot == nullptr || reads_own_head();
+    const ops::PackedLinear& head = has_head ? parameters.policy().head : snapshot->lm_head();
+    ForwardNumerics how = numerics();
+    if (head.format == quant::Format::int8) how.lm_head = torch::kFloat32;  // the sampler quantizes fp32 rows
+    const auto ops = std::make_shared<const FusedOps>(task.rows, config(), how, snapshot);
+    return target_log_probs(hidden_states(policy, ops, forward_options(task)), policy.lm_head, head, task.targets,
+                            numerics().lm_head, is_bitwise());
   }
 
   bool reads_in_place(const std::string& tensor) const override {
-    return reads_snapshot() && !(tensor == "lm_head" && numerics().own_lm_head);
+    return reads_snapshot() && !(tensor == "lm_head" && reads_own_head());
   }
+
+ private:
+  bool reads_own_head() const { return numerics().own_lm_head && !is_bitwise(); }
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ struct Chunk {
   ops::TokenDistribution distribution;
 };
 
-Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
+/// Computes a chunk's logits. With a head of int8, the chunk's hidden states become the dequantized ones.
+Tensor logits_of(Tensor& hidden_MD, const ops::PackedLinear& head) {
   const std::int64_t num_rows = hidden_MD.size(0);
   const Tensor x = hidden_MD.to(torch::kFloat32), logits_MV = torch::empty({num_rows, head.out});
   ops::Activations quantized(head.format, num_rows, head.in);
@@ -27,6 +28,12 @@ Tensor logits_of(const Tensor& hidden_MD, const ops::PackedLinear& head) {
     ops::quantize(team, x.data_ptr<float>(), {0, num_rows}, quantized);
     team.barrier();
     ops::linear(team, quantized, head, {0, num_rows}, false, logits_MV.data_ptr<float>());
+  });
+  if (head.format != quant::Format::int8) return logits_MV;
+  hidden_MD = torch::empty({num_rows, head.in});
+  base::parallel_for(num_rows, 1, [&](base::Range rows) {
+    for (std::int64_t r = rows.begin; r < rows.end; ++r)
+      ops::dequantize_row(quantized, r, hidden_MD.data_ptr<float>() + r * head.in);
   });
   return logits_MV;
 }
@@ -102,7 +109,8 @@ Tensor logit_gradient(const Chunk& chunk, torch::ScalarType type, ops::TokenGrad
 
 Tensor hidden_gradient(const Tensor& d_logits_MV, const Weight& lm_head, const ops::PackedLinear& head,
                        torch::ScalarType type) {
-  return lm_head.defined() ? times(d_logits_MV, lm_head.value, type) : times_head(d_logits_MV, head).to(type);
+  const bool by_value = lm_head.defined() && head.format != quant::Format::int8;
+  return by_value ? times(d_logits_MV, lm_head.value, type) : times_head(d_logits_MV, head).to(type);
 }
 
 Tensor floats_or_zeros(const Tensor& gradient, std::int64_t count) {
@@ -112,7 +120,7 @@ Tensor floats_or_zeros(const Tensor& gradient, std::int64_t count) {
 }  // namespace
 
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
-                              const TargetRows& targets, bool as_sampled) {
+                              const TargetRows& targets, torch::ScalarType gradients, bool as_sampled) {
   const auto total = static_cast<std::int64_t>(targets.rows.size());
   const Tensor log_probs = torch::empty({total}), entropy = torch::empty({total}), lse = torch::empty({total});
   const Tensor sampled = as_sampled ? torch::empty({total}) : log_probs;
@@ -136,11 +144,11 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     ops::token_log_probs(chunk.distribution, chunk.logits_MV.data_ptr<float>(), at(log_probs), at(entropy), at(lse));
     if (!has_gradients) return;
     const Tensor one = torch::ones({chunk.size}), zero = torch::zeros({chunk.size});
-    const Tensor d_logits_MV = logit_gradient(
-        chunk, hidden.scalar_type(), {at(entropy), at(lse), one.data_ptr<float>(), zero.data_ptr<float>(), {}});
+    const Tensor d_logits_MV =
+        logit_gradient(chunk, gradients, {at(entropy), at(lse), one.data_ptr<float>(), zero.data_ptr<float>(), {}});
     by_hidden_MD.narrow(0, chunk.begin, chunk.size).copy_(hidden_gradient(d_logits_MV, lm_head, head, torch::kFloat32));
   });
-  const auto backward = [hidden, lm_head, &head, &targets, total, lse, by_hidden_MD,
+  const auto backward = [hidden, lm_head, &head, &targets, total, lse, by_hidden_MD, gradients,
                          kept_entropy = entropy.detach()](const TensorList& d) {
     if (by_hidden_MD.defined()) {
       QRL_INVARIANT(!d[1].defined(), "log-probs", "no gradient of the entropies", "a gradient");
@@ -154,8 +162,8 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     for_each_chunk(hidden, head, targets, nothing, [&](const Chunk& chunk) {
       const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
       const Tensor d_logits_MV =
-          logit_gradient(chunk, hidden.scalar_type(), {at(kept_entropy), at(lse), at(d_log_probs), at(d_entropy), {}});
-      accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD, lm_head.gradient);
+          logit_gradient(chunk, gradients, {at(kept_entropy), at(lse), at(d_log_probs), at(d_entropy), {}});
+      accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD.to(gradients), lm_head.gradient);
       d_hidden_ND.index_copy_(0, chunk.rows, hidden_gradient(d_logits_MV, lm_head, head, hidden.scalar_type()));
     });
     return TensorList{d_hidden_ND};

@@ -487,7 +487,7 @@ std::vector<MemoryPart> estimate_memory(const Recipe& recipe, const model::Model
       padded_columns(config.vocab_size) * static_cast<double>(config.hidden_size) * (f32_head ? kF32 : kBf16);
   const bool learns_there = learns_on_gpu(recipe);
   const bool reads_snapshot = recipe.quant.learner.forward != learner::LearnerForward::bf16;
-  const bool shares_head = reads_snapshot && recipe.quant.lm_head != HeadFormat::int8;
+  const bool shares_head = reads_snapshot && (recipe.quant.lm_head != HeadFormat::int8 || recipe.rollout.bitwise);
   const bool packs_head = !shares_head && !learns_there;
 
   std::vector<MemoryPart> parts = optimizer_parts(recipe, config, num_ranks);

@@ -61,10 +61,10 @@ void add_sampler_formats(Section<QuantRecipe>& quant) {
            "gate, up")
       .only_with("quant.rollout.weights", "int8 or fp8_e4m3 or int4");
   quant
-      .add(fixed, "rollout.lm_head", &QuantRecipe::lm_head,
-           "format of lm_head; auto: bf16, or fp32 with fp32 weights; int8: in the sampler only")
-      .needs("int8", "rollout.bitwise", "false",
-             "the learner's lm_head would differ from the sampler's: set quant.rollout.lm_head: auto")
+      .add(
+          fixed, "rollout.lm_head", &QuantRecipe::lm_head,
+          "format of lm_head; auto: bf16, or fp32 with fp32 weights; int8: in the sampler, and with rollout.bitwise in "
+          "the learner")
       .needs("int8", "quant.rollout.weights", "other than fp32", "an exact fp32 sampler cannot have a low-bit lm_head");
   quant
       .add(fixed, "rollout.profile", &QuantRecipe::profile, word_or_path({"auto"}),
