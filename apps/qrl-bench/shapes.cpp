@@ -57,7 +57,6 @@ std::vector<std::string> names_of(const Formats& formats) {
 
 /// Gives a config Qwen3.5's layers: 16 key heads of 128, gated attention in each fourth layer.
 void add_delta_layers(std::int64_t num_value_heads, model::ModelConfig& config) {
-  config.family = model::Family::qwen3_5;
   config.attention_gate = true;
   config.norm_offset = 1;
   config.partial_rotary_factor = 0.25;
