@@ -112,7 +112,7 @@ def gather(target, probes):
             if not NOT_PACKED.match(library):
                 shutil.copy2(found, target / "lib" / library)
     for folder in ("scripts/gpu", "recipes", "datasets"):
-        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))  # no fetched weights
     shutil.copy2(ROOT / "third_party" / "libtorch.txt", target / "third_party")
     shutil.copytree(make_cold_start(), target / "cold_start", ignore=lambda _, names: [
         name for name in names if name not in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json")])
