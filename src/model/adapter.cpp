@@ -85,10 +85,14 @@ void check_lora(const ModelConfig& config, const LoraConfig& lora, const LoraSou
                   std::to_string(lora.rank), source.if_too_wide);
     }
   });
+  std::vector<std::string> names;
+  visit_known_matrices(config, [&](const BlockMatrix& matrix) {
+    for (const BlockModule& part : matrix.modules) names.emplace_back(part.name.substr(part.name.rfind('.') + 1));
+  });
   for (std::size_t i = 0; i < used.size(); ++i) {
     QRL_REQUIRE(used[i], source.target_modules, "modules of the model's layers",
                 base::quoted(lora.target_modules[i]) + ", which matches no module",
-                "use names such as q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+                "use names such as " + base::joined(names, ", "));
   }
 }
 

@@ -219,6 +219,7 @@ ModelConfig parse_config(std::string_view json_text, const std::string& where) {
 
 std::string missing_on_gpu(const ModelConfig& config) {
   if (!config.delta_layers.empty()) return "layers of gated DeltaNet";
+  if (config.attention_gate) return "gates of attention's output";
   return config.has_experts() ? "experts" : "";
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <string>
 
 #include "model/config_reader.h"
@@ -38,10 +40,15 @@ void ConfigReader::add_missing_keys() {
   const FamilySpec* family = family_of(root_, find_family);
   if (family == nullptr) return;
   const Json missing = Json::parse(family->missing_keys);
-  const auto rope = root_.find("rope_parameters");
+  const auto has = [](const Json& rope, const std::string& key) {
+    return rope.contains(key) ||
+           std::ranges::any_of(rope, [&](const Json& of_kind) { return of_kind.is_object() && of_kind.contains(key); });
+  };
   const auto is_in_rope = [&](const std::string& key) {
-    if (rope == root_.end()) return false;
-    return key == "rope_theta" || (rope->is_object() && rope->contains(key));
+    return std::ranges::any_of(std::array{"rope_parameters", "rope_scaling"}, [&](const char* name) {
+      const auto rope = root_.find(name);
+      return rope != root_.end() && rope->is_object() && has(*rope, key);
+    });
   };
   Json added = Json::object();
   for (const auto& [key, value] : missing.items())

@@ -71,8 +71,8 @@ class FormatChooser {
     std::size_t num_ignored = 0;
     for (const std::string& module : modules) num_ignored += ignored(module) ? 1 : 0;
     QRL_REQUIRE(num_ignored == 0 || num_ignored == modules.size(), "quant.rollout.ignore",
-                "all or none of the modules that share a matrix (q, k and v; gate and up)",
-                "some of the modules that share the matrix of " + modules.front(), "name the other modules as well");
+                "all or none of " + base::joined(modules, ", ") + ", which share a matrix", "some of them",
+                "name the other modules as well");
     any_chosen_ = any_chosen_ || num_ignored == 0;
     return num_ignored > 0 ? wide_format(formats_.linear) : formats_.linear;
   }

@@ -35,6 +35,29 @@ std::string refusal_of(const Json& config) {
 
 }  // namespace
 
+TEST_CASE("config.json: rotary keys may stand in either form, and have transformers' values where they lack") {
+  Json config = published_delta("qwen3.5_0.8b").at("text_config");
+  config.erase("rope_parameters");
+  config.erase("partial_rotary_factor");
+  const auto read = [&] { return parse_config(config.dump(), "x"); };
+  config["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}};
+  CHECK(read().partial_rotary_factor == 0.5);
+  CHECK(read().rope_theta == 1e4);
+  config.erase("rope_scaling");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+  CHECK(read().partial_rotary_factor == 0.5);
+  CHECK(read().rope_theta == 1e4);
+  config["rope_parameters"] = nullptr;
+  CHECK(read().partial_rotary_factor == 0.25);
+}
+
+TEST_CASE("config.json: gated attention is refused on a GPU, also where all layers have attention") {
+  Json config = published_delta("qwen3.5_0.8b").at("text_config");
+  config.erase("layer_types");
+  config["full_attention_interval"] = 1;
+  CHECK(missing_on_gpu(parse_config(config.dump(), "x")) == "gates of attention's output");
+}
+
 TEST_CASE("config.json: published ones with DeltaNet layers are read, with transformers' number of parameters") {
   for (const auto& [model, count] : {std::pair{"qwen3.5_0.8b", 752393024L}, {"qwen3.5_9b", 8953803264L}}) {
     INFO(model);

@@ -164,8 +164,9 @@ TEST_CASE("MoE snapshot: experts are exempt individually, gate with up, and the 
   formats.ignore = {"mlp.gate"};  // neither a whole name nor a last part
   CHECK(says(refusal_of([&] { check_formats(config, formats); }), "\"mlp.gate\""));
   formats.ignore = {"model.layers.2.mlp.experts.4.up_proj"};
-  CHECK(says(refusal_of([&] { check_formats(config, formats); }),
-             "some of the modules that share the matrix of model.layers.2.mlp.experts.4.gate_proj"));
+  CHECK(
+      says(refusal_of([&] { check_formats(config, formats); }),
+           "all or none of model.layers.2.mlp.experts.4.gate_proj, model.layers.2.mlp.experts.4.up_proj, which share"));
   formats.ignore = {"gate"};
   CHECK_FALSE(has_exempt_layers(Snapshot(config, formats)));
   formats.ignore = {"*_proj", "gate"};
