@@ -1,5 +1,4 @@
 #include "ops/kernels/delta_net.h"
-
 #include "ops/kernels/delta_rows.h"
 #include "ops/kernels/kernels.h"
 
