@@ -16,9 +16,8 @@ struct DecodeTick {
   double experts_read = 0;  ///< number of distinct experts to which the rows are routed, summed over sparse layers
 };
 
-/// Holds a tick's attention: operations of QKᵀ, PV and of states (2 per multiply-add), and bytes of KV pages, including
-/// scales, and of states read and written;
-/// padding counts.
+/// Holds a tick's attention. A multiply-add of QKᵀ, PV or a DeltaNet's state is 2 operations. Bytes are those of KV
+/// pages with scales and padding, and of states read and written.
 struct AttentionWork {
   double operations = 0, kv_bytes = 0;
 };

@@ -49,8 +49,10 @@ void Transformer::delta_net(base::Team& team, const LayerRows& in, Workspace& sc
   if (team.rank() == 0)
     find_runs(in.rows, in.where.positions, in.state_slots, in.states, snapshot_.config().index_in_kind(in.layer_idx),
               own.runs);
-  enter(team, layer.input_norm_D, in, before, plain);
-  if (&wide != &before) enter(team, layer.input_norm_D, in, wide, nullptr);
+  // One pass gives two forms of the rows; only adapters beside quantized matrices need a third.
+  ops::Activations* own_wide = &wide != &before ? &wide : nullptr;
+  enter(team, layer.input_norm_D, in, before, plain != nullptr ? plain : own_wide);
+  if (plain != nullptr && own_wide != nullptr) enter(team, layer.input_norm_D, in, wide, nullptr);
   team.barrier();
   if (in.observed != nullptr && !layer.input_norm_D.empty())
     ObservedInputs::note(before, in.rows, in.observed->amax_L[static_cast<std::size_t>(in.layer_idx)].qkvz);

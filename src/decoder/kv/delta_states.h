@@ -19,8 +19,8 @@ struct StateCopy {
   StateSlot from = -1, to = -1;
 };
 
-/// Returns how many slots so many sequences need. With prefix sharing, slots beyond their number keep the states of
-/// prompts whose samples have not all started.
+/// Returns how many slots `num_sequences` need. With prefix sharing, additional slots keep the states of prompts whose
+/// samples have not all started.
 std::int64_t num_state_slots(std::int64_t num_sequences, bool prefix_sharing);
 /// Returns options.state_slots, or its default.
 std::int64_t state_slots_of(const DecoderOptions& options);

@@ -14,8 +14,8 @@ namespace qrl::learner {
 struct ForwardNumerics {
   torch::ScalarType compute = torch::kBFloat16;  ///< dtype of matmuls' operands: bf16 or f32
   torch::ScalarType lm_head = torch::kBFloat16;  ///< dtype of lm_head and of its input
-  bool own_lm_head =
-      false;  ///< if set, every `forward` mode but `bitwise` uses the learner's lm_head, not the snapshot's
+  /// If set, every `forward` mode uses the learner's lm_head instead of the snapshot's; `bitwise` never does.
+  bool own_lm_head = false;
   torch::ScalarType between = torch::kBFloat16;    ///< dtype of values between the linear layers
   torch::ScalarType attention = torch::kBFloat16;  ///< dtype of attention's matmul operands
   LearnerForward forward = LearnerForward::bf16;

@@ -168,7 +168,7 @@ class Chunk {
     for (std::int64_t head = 0; head < group_.num_heads; ++head) {
       compute_gates(segment_, group_.first_head + head, padded_, gates_);
       recompute(head);
-      before_norm(head);
+      through_norm(head);
       through_rule(head);
       gates_backward(head);
       conv_backward(group_.v_column + head * dv_, dv_, 2 * dk_ + head * dv_, head_.dv);
@@ -243,12 +243,12 @@ class Chunk {
   }
 
   /// Computes gradients of o, z and the gain.
-  void before_norm(std::int64_t head) {
-    if (step_.d_out.is_bf16) before_norm(head, static_cast<const std::uint16_t*>(step_.d_out.data));
-    else before_norm(head, static_cast<const float*>(step_.d_out.data));
+  void through_norm(std::int64_t head) {
+    if (step_.d_out.is_bf16) through_norm(head, static_cast<const std::uint16_t*>(step_.d_out.data));
+    else through_norm(head, static_cast<const float*>(step_.d_out.data));
   }
   template <class Out>
-  void before_norm(std::int64_t head, const Out* d_out) {
+  void through_norm(std::int64_t head, const Out* d_out) {
     const std::int64_t first_row = shape_.conv_width - 1;
     const float* gain = segment_.weights->gain_V;
     float* d_gain = step_.d_parameters + shape_.conv_width * group_.channels() + head * dv_;

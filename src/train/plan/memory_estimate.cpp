@@ -332,8 +332,8 @@ std::int64_t kv_pages_of(const Recipe& recipe, std::int64_t groups, std::int64_t
   return samples * pages_of_longest(recipe) - shared;
 }
 
-/// Returns the most that a step or an evaluation uses of `all`. `of_groups` says what a rank's groups of so many
-/// samples use.
+/// Returns the most that a step or an evaluation uses of `all`. of_groups(groups, samples of each) returns what a
+/// rank's groups use.
 template <class OfGroups>
 std::int64_t most_in_use(const Recipe& recipe, int num_ranks, std::optional<std::int64_t> held_out, std::int64_t all,
                          const OfGroups& of_groups) {
