@@ -60,6 +60,9 @@ constexpr BitwiseCase kBitwiseCases[] = {
     {Format::int4, KvFormat::bf16, 1.3F, true, false, false, 3, {}, {}, 1.0F, 7},
     {Format::int8, KvFormat::bf16, 0.9F, false, true, false, 0, {}, {}, 0.8F, -1, 9000},  // several tiles of lm_head
     {Format::int8, KvFormat::int8, 1.0F, true, false, false, 0, {}, {}, 1.0F, -1, 37, true},
+    {Format::fp8_block128, KvFormat::bf16, 1.0F, true, false, false, 0, {}, {}, 1.0F, -1, 37, true},
+    {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 0, {}, {}, 1.0F, -1, 37, true},
+    {Format::int8, KvFormat::bf16, 0.8F, false, true, false, 0, {}, {}, 0.9F, -1, 37, true},
     {Format::fp8_channel, KvFormat::bf16, 1.0F, true, false, false, 0, {}, {}, 0.9F, -1, 37, true},
     {Format::int4, KvFormat::bf16, 0.9F, true, false, false, 3, {}, {}, 0.9F, 20, 9000, true},
 };
