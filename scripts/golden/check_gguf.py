@@ -5,8 +5,8 @@
         needs numpy, gguf and safetensors
 
 Every matrix has the bytes of gguf's quantizer, norms and biases are fp32, and tokens and merges are those of tokenizer.json. With
---llama-cpp (PyPI's llama-cpp-python), texts of the vocabulary get the ids of PyPI's tokenizers. --perplexity compares
-llama.cpp's perplexity of this repository's pages with that of transformers in fp32. IMPORTED is the folder that `qrl-train import`
+--llama-cpp (PyPI's llama-cpp-python), texts of the vocabulary get the ids of PyPI's tokenizers. The
+option --perplexity compares llama.cpp's perplexity of these pages with that of transformers in fp32. IMPORTED is the folder that `qrl-train import`
 made of the file. Files of bf16 must agree within 0.1 %, others within 1 %: llama.cpp multiplies those by inputs in 8 bits. Exit
 code 1 if something differs.
 """
