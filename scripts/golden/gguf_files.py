@@ -1,14 +1,17 @@
 """GGUF files and what PyPI's gguf reads from them.
 
-    python scripts/golden/gguf_files.py      writes tests/data/golden/gguf/; needs numpy, gguf and safetensors
+    python scripts/golden/gguf_files.py                writes tests/data/golden/gguf/; needs numpy, gguf and safetensors
+    python scripts/golden/gguf_files.py --llama-cpp    compares ids with llama.cpp's; needs llama-cpp-python, too
 
 types.gguf has a tensor of every type that is read: random bytes, with scales that are numbers. types.safetensors has its values by gguf's
 own dequantizer, in fp32. quantized.safetensors has values, and their bytes by gguf's quantizer. <name>.gguf holds tests/data/golden/hf_<name> in llama.cpp's names. Its q and k are reordered, as llama.cpp's
-converter does. tokenizer_<name>.gguf holds tests/data/golden/tokenizer_bpe/<name>.json.
+converter does. tokenizer_<name>.gguf holds tests/data/golden/tokenizer_bpe/<name>.json. Those of SentencePiece's kind stand beside a tokenizer.json with
+all merges of their scores.
 """
 
 import json
 import pathlib
+import sys
 
 import gguf
 import numpy as np
@@ -156,49 +159,90 @@ def write_tokenizer(name, pre):
     writer.close()
 
 
-def write_scored_tokenizer():
-    """A tokenizer of SentencePiece's kind: scores instead of merges, and cases by PyPI's tokenizers with the merges of the scores."""
-    root = json.loads((GOLDEN / "tokenizer_bpe" / "spaced_llama2.json").read_text())
-    vocab = root["model"]["vocab"]
-    tokens = sorted(vocab, key=vocab.get)
-    rank = {"".join(merge): -float(at) for at, merge in reversed(list(enumerate(root["model"]["merges"])))}
-    kinds = [gguf.TokenType.UNKNOWN if token == "<unk>" else gguf.TokenType.CONTROL if token in ("<s>", "</s>") else gguf.TokenType.BYTE
-             if token.startswith("<0x") and len(token) == 6 else gguf.TokenType.NORMAL for token in tokens]
-    scores = [rank.get(token, -1e6 if kind == gguf.TokenType.NORMAL else 0.0) for token, kind in zip(tokens, kinds)]
-    writer = gguf.GGUFWriter(FOLDER / "tokenizer_spaced.gguf", "llama")
+def scored_json(name):
+    """tokenizer_bpe/<name>.json with all merges that SentencePiece's scores represent, and its tokens with kinds and scores."""
+    root = json.loads((GOLDEN / "tokenizer_bpe" / f"{name}.json").read_text())
+    is_gemma = name == "spaced_gemma"
+    model = root["model"]
+    if is_gemma:  # runs of spaces are added tokens there, but not in normalized text; text of users has others
+        for token in ("\u2581\u2581", "\n", "\n\n", "<td>"):
+            model["vocab"].setdefault(token, len(model["vocab"]))
+            root["added_tokens"].append({"content": token, "special": False})
+    for token in root["added_tokens"]:
+        model["vocab"].setdefault(token["content"], len(model["vocab"]))
+    root["added_tokens"] = sorted(({"id": model["vocab"][token["content"]], "content": token["content"], "single_word": False, "lstrip": False,
+                                    "rstrip": False, "normalized": False, "special": token["special"]} for token in root["added_tokens"]),
+                                  key=lambda token: token["id"])
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    added = {token["content"]: token["special"] for token in root["added_tokens"] if "\u2581" not in token["content"]}
+    kinds = [gguf.TokenType.UNKNOWN if token == "<unk>" else gguf.TokenType.CONTROL if added.get(token) else gguf.TokenType.USER_DEFINED
+             if token in added else gguf.TokenType.BYTE if token.startswith("<0x") and len(token) == 6 else gguf.TokenType.NORMAL
+             for token in tokens]
+    rank = {"".join(merge): -float(at) for at, merge in reversed(list(enumerate(model["merges"])))}
+    normal = {token for token, kind in zip(tokens, kinds) if kind == gguf.TokenType.NORMAL}
+    cuts = {token: [(token[:k], token[k:]) for k in range(1, len(token)) if token in normal and token[:k] in normal and token[k:] in normal]
+            for token in tokens}
+    scores = [(rank[token] if cuts[token] else -1e6 - at) if token in normal else 0.0 for at, token in enumerate(tokens)]
+    # transformers' way from scores to merges (convert_slow_tokenizer.py), said again.
+    score, merges = dict(zip(tokens, scores)), []
+    for token in tokens:
+        merges += sorted(((*cut, score[token]) for cut in cuts[token]), key=lambda cut: (score[cut[0]], score[cut[1]]), reverse=True)
+    merges.sort(key=lambda merge: merge[2], reverse=True)
+    model["merges"] = [[left, right] for left, right, _ in merges]
+    return root, tokens, kinds, scores
+
+
+def write_scored_tokenizer(name, kind):
+    """A tokenizer of SentencePiece's kind: scores instead of merges, its tokenizer.json, and cases by PyPI's tokenizers."""
+    root, tokens, kinds, scores = scored_json(kind)
+    writer = gguf.GGUFWriter(FOLDER / f"{name}.gguf", "llama")
     writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     writer.add_token_scores(scores)
     writer.add_unk_token_id(0)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
+    writer.add_add_space_prefix(kind != "spaced_gemma")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    # transformers' way from scores to merges (convert_slow_tokenizer.py), said again.
-    score, merges = dict(zip(tokens, scores)), []
-    normal = {token for token, kind in zip(tokens, kinds) if kind == gguf.TokenType.NORMAL}
-    for token in tokens:
-        cuts = [(token[:k], token[k:]) for k in range(1, len(token)) if token in normal and token[:k] in normal and token[k:] in normal]
-        merges += sorted(((*cut, score[token]) for cut in cuts), key=lambda cut: (score[cut[0]], score[cut[1]]), reverse=True)
-    merges.sort(key=lambda merge: merge[2], reverse=True)
-    root["model"]["merges"] = [[left, right] for left, right, _ in merges]
-    root["added_tokens"] = [token | {"normalized": False} for token in root["added_tokens"] if token["content"] in ("<unk>", "<s>", "</s>")]
+    (FOLDER / f"{name}.json").write_text(json.dumps(root))
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(root))
-    texts = [json.loads(line)["text"] for line in (GOLDEN / "tokenizer_bpe" / "spaced_llama2.cases.jsonl").open()]
+    texts = [json.loads(line)["text"] for line in (GOLDEN / "tokenizer_bpe" / f"{kind}.cases.jsonl").open()]
+    if kind == "spaced_gemma":  # PyPI's tokenizers finds an added token of marks in a text that spells them
+        texts = [text for text in texts if "\u2581\u2581" not in text] + ["a  b", "   x\n\n\n y ", "<td>7</td>", "\n  \n"]
     rows = [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids} for text in texts]
-    (FOLDER / "tokenizer_spaced.cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (FOLDER / f"{name}.cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+SCORED = {"tokenizer_spaced": "spaced_llama2", "tokenizer_spaced_gemma": "spaced_gemma"}
+
+
+def check_llama_cpp():
+    """Exits with a message unless llama.cpp gives the texts of SCORED the same ids."""
+    import llama_cpp
+    for name in SCORED:
+        model = llama_cpp.Llama(str(FOLDER / f"{name}.gguf"), vocab_only=True, verbose=False)
+        for row in map(json.loads, (FOLDER / f"{name}.cases.jsonl").open()):
+            ids = model.tokenize(row["text"].encode(), add_bos=False, special=True)
+            if ids != row["ids"]:
+                sys.exit(f"{name}: {row['text']!r}: {ids}, not {row['ids']}")
+        print(f"{name}: llama.cpp {llama_cpp.__version__} gives the same ids")
 
 
 def main():
+    if sys.argv[1:] == ["--llama-cpp"]:
+        return check_llama_cpp()
     FOLDER.mkdir(exist_ok=True)
     write_types()
     write_quantized()
     for name, pre in TOKENIZERS.items():
         write_tokenizer(name, pre)
-    write_scored_tokenizer()
+    for name, kind in SCORED.items():
+        write_scored_tokenizer(name, kind)
     for name, (architecture, reorders) in MODELS.items():
         write_model(name, architecture, reorders)
     (FOLDER / "manifest.json").write_text(json.dumps({

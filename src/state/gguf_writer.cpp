@@ -37,6 +37,7 @@ class Head {
   void put_value(bool value) { put_typed(GgufKind::boolean, static_cast<std::uint8_t>(value ? 1 : 0)); }
   void put_value(const std::string& value) { put_typed(GgufKind::text, value); }
   void put_value(const std::vector<std::int32_t>& values) { put_array(GgufKind::i32, values); }
+  void put_value(const std::vector<float>& values) { put_array(GgufKind::f32, values); }
   void put_value(const std::vector<std::string>& values) { put_array(GgufKind::text, values); }
 
   void pad() { bytes_.resize(padded(bytes_.size()), '\0'); }

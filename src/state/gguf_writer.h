@@ -14,8 +14,8 @@
 namespace qrl::state {
 
 /// Holds a metadata value with the width that llama.cpp reads.
-using GgufField =
-    std::variant<std::uint32_t, float, bool, std::string, std::vector<std::int32_t>, std::vector<std::string>>;
+using GgufField = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::int32_t>, std::vector<float>,
+                               std::vector<std::string>>;
 
 struct GgufKey {
   std::string name;

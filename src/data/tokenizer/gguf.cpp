@@ -1,11 +1,10 @@
 #include "data/tokenizer/gguf.h"
 
 #include <algorithm>
-#include <functional>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/tokenizer/gguf_scores.h"
 #include "data/tokenizer/gguf_split.h"
 #include "data/tokenizer/spaces.h"
 
@@ -90,39 +89,13 @@ Json merges_of(const GgufFile& file) {
   return pairs;
 }
 
-struct ScoredMerge {
-  std::string_view left, right;
-  double score;
-};
-
-/// Returns the merges that SentencePiece's scores stand for: each cut of a token into two others, tokens of high score
-/// first, then cuts into tokens of high score. transformers makes the same list of such a file.
-Json merges_of_scores(const GgufFile& file, const std::vector<std::string>& tokens,
-                      const std::vector<std::int64_t>& kinds) {
+Json scored_merges(const GgufFile& file, const SpacedTokens& tokens) {
   const auto* scores = file.numbers(std::string(kGgufPrefix) + "scores");
-  QRL_REQUIRE(scores != nullptr && scores->size() == tokens.size(), at(file, "scores"),
+  QRL_REQUIRE(scores != nullptr && scores->size() == tokens.texts.size(), at(file, "scores"),
               "a score for each of the tokens",
               scores == nullptr ? "no such key" : std::to_string(scores->size()) + " scores");
-  std::unordered_map<std::string_view, double> known;
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (kinds[i] == kNormalToken) known.emplace(tokens[i], (*scores)[i]);
-  std::vector<ScoredMerge> merges;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (kinds[i] != kNormalToken) continue;
-    const std::string_view token = tokens[i];
-    const auto first = static_cast<std::ptrdiff_t>(merges.size());
-    for (std::size_t cut = base::character_bytes(token); cut > 0 && cut < token.size();
-         cut += std::max<std::size_t>(1, base::character_bytes(token.substr(cut)))) {
-      const std::string_view left = token.substr(0, cut), right = token.substr(cut);
-      if (known.contains(left) && known.contains(right)) merges.push_back({left, right, (*scores)[i]});
-    }
-    std::stable_sort(merges.begin() + first, merges.end(), [&](const ScoredMerge& a, const ScoredMerge& b) {
-      return std::pair(known.at(a.left), known.at(a.right)) > std::pair(known.at(b.left), known.at(b.right));
-    });
-  }
-  std::ranges::stable_sort(merges, std::greater<>(), &ScoredMerge::score);
   Json pairs = Json::array();
-  for (const ScoredMerge& merge : merges) pairs.push_back({merge.left, merge.right});
+  for (const auto& [left, right] : merges_of_scores(tokens, *scores)) pairs.push_back({left, right});
   return pairs;
 }
 
@@ -148,7 +121,7 @@ void add_sentencepiece(const GgufFile& file, const std::vector<std::string>& tok
   root["model"]["byte_fallback"] = true;
   if (const auto* unknown = special_id(file, "unknown_token_id", tokens.size()); unknown != nullptr)
     root["model"]["unk_token"] = tokens[static_cast<std::size_t>(*unknown)];
-  root["model"]["merges"] = merges_of_scores(file, tokens, kinds);
+  root["model"]["merges"] = scored_merges(file, {tokens, {kinds.begin(), kinds.end()}});
 }
 
 void add_byte_level(const GgufFile& file, Json& root) {

@@ -15,7 +15,8 @@ enum GgufTokenKind : std::int32_t {
   kUnknownToken = 2,
   kControlToken = 3,
   kUserToken = 4,
-  kUnusedToken = 5
+  kUnusedToken = 5,
+  kByteToken = 6
 };
 
 /// Describes what tokenizer.ggml.pre says of a byte-level BPE.
