@@ -89,7 +89,7 @@ const FamilySpec& spec_of(Family family);
 
 /// Returns a model_type's row, or null.
 const FamilySpec* find_family(std::string_view model_type);
-/// Returns the row whose `wrapper`, or whose `gguf`, is this word, or null.
+/// Return the first row whose `wrapper`, or whose `gguf`, is this word, or null.
 const FamilySpec* find_wrapped_family(std::string_view model_type);
 const FamilySpec* find_gguf_family(std::string_view architecture);
 

@@ -121,6 +121,17 @@ TEST_CASE("gguf export: norms of 1 + w are stored as their gains, and come back 
   check_rounded(read_weights(gguf.config, gguf.weights), kept);
 }
 
+TEST_CASE("gguf export: a Mistral without a window comes back as a Llama, and one with a window is refused") {
+  const qrl::test::LoadedModel model = qrl::test::load_hf(kFolders / "hf_mistral");
+  const qrl::test::TempDir dir;
+  save_gguf({dir / "x.gguf"}, model.config, model.weights);
+  const GgufModel gguf = open_gguf(std::make_shared<const state::GgufFile>(dir / "x.gguf"));
+  CHECK(std::string(spec_of(gguf.config.family).model_type) == "llama");
+  check_rounded(read_weights(gguf.config, gguf.weights), model.weights);
+  const ModelConfig windowed = qrl::test::load_hf(kFolders / "hf_mistral_window").config;
+  CHECK(qrl::test::says(qrl::test::refusal_of([&] { require_gguf_export(windowed); }), "without sliding windows"));
+}
+
 TEST_CASE("gguf export: what llama.cpp computes otherwise is refused") {
   ModelConfig config = qrl::test::load_hf(kFolders / "hf_llama").config;
   const auto refusal = [&] { return qrl::test::refusal_of([&] { require_gguf_export(config); }); };
