@@ -73,6 +73,7 @@ void read_delta(const ConfigReader& reader, ModelConfig& config) {
   reader.require_only("mamba_ssm_dtype", "float32");
   reader.require_only("mlp_only_layers", Json::array());
   reader.require_only("use_sliding_window", false);
+  reader.require_only("sliding_window", nullptr);
   config.attention_gate = true;
   config.delta_layers = delta_layers(reader, config);
   QRL_REQUIRE(config.num_attention_layers() > 0, reader.at(reader.find(kTypes) != nullptr ? kTypes : kInterval),

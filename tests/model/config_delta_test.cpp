@@ -47,6 +47,11 @@ TEST_CASE("config.json: rotary keys may stand in either form, and have transform
   config["rope_parameters"] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
   CHECK(read().partial_rotary_factor == 0.5);
   CHECK(read().rope_theta == 1e4);
+  config["partial_rotary_factor"] = 0.5;  // in both places
+  CHECK(read().partial_rotary_factor == 0.5);
+  config["partial_rotary_factor"] = 0.25;
+  CHECK(refusal_of(config).find("the same as x: \"partial_rotary_factor\"") != std::string::npos);
+  config.erase("partial_rotary_factor");
   config["rope_parameters"] = nullptr;
   CHECK(read().partial_rotary_factor == 0.25);
 }
@@ -115,6 +120,7 @@ TEST_CASE("config.json: DeltaNet layers that are not computed are refused by the
                                                                             {"attn_output_gate", false},
                                                                             {"output_gate_type", "sigmoid"},
                                                                             {"mamba_ssm_dtype", "bfloat16"},
+                                                                            {"sliding_window", 4096},
                                                                             {"use_sliding_window", true}}) {
     Json bad = published;
     bad["text_config"][key] = value;
