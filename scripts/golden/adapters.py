@@ -27,6 +27,8 @@ CASES = {
     "llama_r1": dict(base="hf_llama", seed=33, r=1, lora_alpha=2, target_modules=["q_proj", "v_proj"]),
     "qwen3_norms": dict(base="hf_qwen3", seed=34, r=2, lora_alpha=4, target_modules=["up_proj", "model.layers.1.mlp.down_proj"],
                         modules_to_save=["input_layernorm", "k_norm", "norm", "post_attention_layernorm", "q_norm"]),
+    "gemma3_norms": dict(base="hf_gemma3", seed=35, r=4, lora_alpha=8, target_modules="all-linear", modules_to_save=[
+        "input_layernorm", "k_norm", "norm", "post_attention_layernorm", "post_feedforward_layernorm", "pre_feedforward_layernorm", "q_norm"]),
 }
 
 

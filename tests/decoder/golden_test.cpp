@@ -63,7 +63,8 @@ TEST_CASE("logits with adapters: equal PEFT's, on every instruction set") {
   const std::pair<const char*, const char*> goldens[] = {{"peft_qwen2_r4", "hf_qwen2"},
                                                          {"peft_qwen3_r16_rslora", "hf_qwen3"},
                                                          {"peft_llama_r1", "hf_llama"},
-                                                         {"peft_qwen3_norms", "hf_qwen3"}};
+                                                         {"peft_qwen3_norms", "hf_qwen3"},
+                                                         {"peft_gemma3_norms", "hf_gemma3"}};
   for (const auto& [name, base_name] : goldens) {
     const auto dir = qrl::test::shipped_data() / "golden" / name;
     const model::HfModel base = model::open_hf(qrl::test::shipped_data() / "golden" / base_name);

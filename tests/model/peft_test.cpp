@@ -24,7 +24,8 @@ struct PeftGolden {
 const PeftGolden kGoldens[] = {{"peft_qwen2_r4", "hf_qwen2"},
                                {"peft_qwen3_r16_rslora", "hf_qwen3"},
                                {"peft_llama_r1", "hf_llama"},
-                               {"peft_qwen3_norms", "hf_qwen3"}};
+                               {"peft_qwen3_norms", "hf_qwen3"},
+                               {"peft_gemma3_norms", "hf_gemma3"}};
 
 fs::path golden_folder(const std::string& name) { return test::shipped_data() / "golden" / name; }
 
