@@ -192,6 +192,21 @@ TEST_CASE("int8 linear: exact integer arithmetic") {
   test::check_same_bits(y, want);
 }
 
+TEST_CASE("linear: vdpbf16ps and fp32 FMAs give the bits of AVX2, also of subnormal numbers") {
+  if (!test::kAvx512Paths[0].supported()) return test::skip("this processor has no AVX-512");
+  const test::WithPath path(GENERATE(test::kAvx512Paths[0], test::kAvx512Paths[1]));
+  const Format format = GENERATE(Format::bf16, Format::fp8_channel, Format::fp8_block128, Format::int4);
+  const auto [of_weights, of_tokens] =
+      GENERATE(table<float, float>({{0.05F, 1.0F}, {1e-36F, 1.0F}, {1e-19F, 1e-20F}, {0.05F, 1e-38F}}));
+  const Problem p = GENERATE(Problem{1, 133, 257}, Problem{4, 133, 257}, Problem{5, 257, 70}, Problem{40, 3333, 96});
+  CAPTURE(path.name(), name(format), of_weights, p.rows);
+  const PackedLinear layer = packed(test::normal_values(p.out * p.in, of_weights, 17), p, format, {});
+  const Activations x = quantized(test::normal_values(p.rows * p.in, of_tokens, 18), p, format);
+  const std::vector<float> got = product(x, layer, p.rows);
+  const test::WithPath avx2({ops::Isa::avx2});
+  test::check_same_bits(got, product(x, layer, p.rows));
+}
+
 TEST_CASE("linear: a row's bits depend on neither other rows, the row range nor the team") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   const Format format = GENERATE(from_range(all_formats()));

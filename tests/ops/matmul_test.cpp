@@ -188,6 +188,23 @@ static std::int64_t inputs_at_once(MatmulType type) {
   return type == MatmulType::f32 ? 1 : ops::isa() == ops::Isa::amx ? 32 : 2;
 }
 
+TEST_CASE("matmul: a depth that is packed in parts, the bits of its columns one panel at a time") {
+  const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
+  for (const Case& how : {Case{MatmulType::bf16, false, true, false, true}, Case{MatmulType::f32, true, false, true, true}}) {
+    MatmulProblem whole(how, {7, 720, 6001}), parts = whole;
+    ops::matmul(whole.product(true));
+    for (std::int64_t column = 0; column < 720; column += 64) {
+      Matmul part = parts.product(true);
+      part.columns = std::min<std::int64_t>(64, 720 - column);
+      part.out.data = parts.out.data() + column;
+      const std::int64_t first = how.right_transposed ? column * part.right.stride : column;
+      part.right.values.data = static_cast<base::bf16*>(part.right.values.data) + first;
+      ops::matmul(part);
+    }
+    CHECK(parts.out == whole.out);
+  }
+}
+
 TEST_CASE("matmul: a second product continues the first one's sums, with the bits of one padded product") {
   const test::WithPath path(GENERATE(from_range(test::kernel_paths())));
   for (const Case& how : all_cases()) {
@@ -252,6 +269,26 @@ TEST_CASE("matmul: independent of threads and of other rows and columns") {
       }
     }
     CHECK(same);
+  }
+}
+
+TEST_CASE("bf16 matmul: vdpbf16ps and fp32 FMAs give the bits of AVX2") {
+  if (!test::kAvx512Paths[0].supported()) return test::skip("this processor has no AVX-512");
+  const test::WithPath path(GENERATE(test::kAvx512Paths[0], test::kAvx512Paths[1]));
+  for (const bool transposed : {false, true}) {
+    for (const float scale : {1.0F, 1e-19F}) {  // the second one's products are about the smallest normal number
+      const auto result = [&] {
+        MatmulProblem problem({MatmulType::bf16, transposed, true, false, true}, {31, 150, 1703});
+        for (std::int64_t r = 0; r < problem.left.rows; ++r)
+          for (std::int64_t c = 0; c < problem.left.columns; ++c)
+            problem.left.set(r, c, problem.left.wide[problem.left.at(r, c)] * scale * scale);
+        ops::matmul(problem.product(false));
+        return problem.out;
+      };
+      const std::vector<float> got = result();
+      const test::WithPath avx2({ops::Isa::avx2});
+      test::check_same_bits(got, result());
+    }
   }
 }
 

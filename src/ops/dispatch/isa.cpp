@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/kernels/kernels.h"
@@ -45,8 +46,37 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
+Kernels with_fma(const ByFmaKernels& by_fma) {
+  Kernels kernels = avx512::kKernels;
+  kernels.bf16_by_fma = true;
+  kernels.linear_bf16 = by_fma.linear_bf16;
+  kernels.linear_fp8 = by_fma.linear_fp8;
+  kernels.linear_fp8_block = by_fma.linear_fp8_block;
+  kernels.linear_int4 = by_fma.linear_int4;
+  kernels.peak_bf16 = kernels.peak_f32;
+  kernels.bf16_matmul = by_fma.bf16_matmul;
+  return kernels;
+}
+
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
+const Kernels g_by_fma = with_fma(avx512::kByFma);
+
+double best_rate_of(std::int64_t (*loop)(std::int64_t)) {
+  constexpr std::int64_t kRounds = 20'000;
+  double best = 0;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    const double start_s = base::now_s();
+    const std::int64_t operations = loop(kRounds);
+    best = std::max(best, static_cast<double>(operations) / (base::now_s() - start_s));
+  }
+  return best;
+}
+
+Bf16Products faster_products() {
+  static const bool fma_is_faster = best_rate_of(avx512::kKernels.peak_f32) > best_rate_of(avx512::kKernels.peak_bf16);
+  return fma_is_faster ? Bf16Products::fma : Bf16Products::pairs;
+}
 
 std::string supported_names() {
   std::string names;
@@ -78,13 +108,17 @@ constexpr Path kPaths[] = {{Isa::amx, &g_tiled},
                            {Isa::avx512, &avx512::kKernels},
                            {Isa::avx2, &avx2::kKernels},
                            {Isa::portable, &portable::kKernels}};
+constexpr Path kByFma{Isa::avx512, &g_by_fma};
 constinit std::atomic<const Path*> g_path{nullptr};
 
-const Path& use(Isa isa) {
-  const Path& path = *std::ranges::find(kPaths, isa, &Path::isa);
+const Path& use(Isa isa, Bf16Products products) {
+  const bool by_fma = isa == Isa::avx512 && products == Bf16Products::fma;
+  const Path& path = by_fma ? kByFma : *std::ranges::find(kPaths, isa, &Path::isa);
   g_path.store(&path);
   return path;
 }
+
+const Path& use(Isa isa) { return use(isa, isa == Isa::avx512 ? faster_products() : Bf16Products::pairs); }
 
 const Path& path() {
   const Path* in_use = g_path.load(std::memory_order_relaxed);
@@ -111,9 +145,16 @@ std::string_view name(Isa isa) {
 
 Isa isa() { return path().isa; }
 
+Bf16Products bf16_products() { return &path() == &kByFma ? Bf16Products::fma : Bf16Products::pairs; }
+
 void force_isa(Isa isa) {
   QRL_INVARIANT(supported(isa), "force_isa", supported_names(), std::string(name(isa)));
   use(isa);
+}
+
+void force_isa(Isa isa, Bf16Products products) {
+  QRL_INVARIANT(supported(isa), "force_isa", supported_names(), std::string(name(isa)));
+  use(isa, products);
 }
 
 void replace_tiles(const TileKernels* tiles) {
@@ -138,7 +179,10 @@ bool supported(Isa isa) {
   return false;
 }
 
-std::string describe_isa() { return std::string(name(isa())) + " (of " + supported_names() + ")"; }
+std::string describe_isa() {
+  const char* const products = bf16_products() == Bf16Products::fma ? ", bf16 by fp32 FMAs" : "";
+  return std::string(name(isa())) + " (of " + supported_names() + ")" + products;
+}
 
 const Kernels& kernels() { return *path().kernels; }
 

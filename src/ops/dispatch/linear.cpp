@@ -6,6 +6,7 @@
 #include "ops/kernels/kernels.h"
 #include "ops/ranges.h"
 #include "ops/scratch.h"
+#include "ops/subnormals.h"
 
 namespace qrl::ops {
 
@@ -18,6 +19,7 @@ namespace {
 constexpr std::int64_t kBlockRows = 192;
 
 void dispatch(Format format, const LinearTask& task) {
+  const FlushSubnormals flush;
   switch (spec(format).weights) {
     case Element::f32:
       return kernels().linear_f32(task);
@@ -64,8 +66,11 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
   task.end_panel = panels.begin + mine.end;
   float* const y = task.y;
   const Element element = spec(weight.format).weights;
-  if (element == Element::fp8_e4m3 || element == Element::int4)
-    task.scratch = scratch(linear_scratch_floats(std::min(kBlockRows, rows.size())));
+  const bool widens = kernels().bf16_by_fma && x.quantized.view().dtype == base::DType::bf16;
+  if (widens || element == Element::fp8_e4m3 || element == Element::int4) {
+    const std::int64_t most = std::min(kBlockRows, rows.size());
+    task.scratch = scratch(linear_scratch_floats(most) + (widens ? most * wide_row_floats(x.width) : 0));
+  }
   for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();

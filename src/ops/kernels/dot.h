@@ -37,17 +37,28 @@ inline void transpose(VecI (&rows)[kLanes]) {
 struct F32Dot {
   using Element = float;
   static constexpr int kGroup = 1;
+  static constexpr bool kOddFirst = false;
   using Accumulator = VecF;
   using Input = VecF;
   using Weights = VecF;
   static Input input(const float* x) { return splat(*x); }
   static Weights weights(const float* w) { return load(w, All{}); }
+  static Weights weights(VecI words) { return float_of_bits(words); }
   static VecF dot(VecF sum, Input x, Weights w) { return fma(x, w, sum); }
 };
+
+/// Multiplies bf16 numbers widened to fp32, a word each. The words have each pair's odd input first: the order of
+/// Bf16Dot, so the sums are equal (ops::FlushSubnormals). bf16 products are exact, so fusing changes no result.
+struct Bf16ByFmaDot : F32Dot {
+  static constexpr bool kOddFirst = true;
+};
+inline VecI odd_of_pairs(VecI words) { return words & ~0xffff; }
+inline VecI even_of_pairs(VecI words) { return words << 16; }
 
 struct Bf16Dot {
   using Element = std::uint16_t;
   static constexpr int kGroup = 2;
+  static constexpr bool kOddFirst = false;
   using Accumulator = VecF;
 #if defined(QRL_ISA_AVX512)
   // vdpbf16ps adds the odd product, then the even one, each like an fma, and flushes subnormals to zero.
@@ -63,7 +74,7 @@ struct Bf16Dot {
   };
   using Input = Pair;
   using Weights = Pair;
-  static Pair split(VecI words) { return {float_of_bits(words << 16), float_of_bits(words & ~0xffff)}; }
+  static Pair split(VecI words) { return {float_of_bits(even_of_pairs(words)), float_of_bits(odd_of_pairs(words))}; }
   static Input input(const std::uint16_t* x) { return split(splat(load_word(x))); }
   static Weights weights(VecI words) { return split(words); }
   static VecF dot(VecF sum, Input x, Weights w) { return fma(x.even, w.even, fma(x.odd, w.odd, sum)); }

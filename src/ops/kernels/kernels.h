@@ -13,6 +13,8 @@ namespace qrl::ops {
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Returns a linear kernel's scratch size in floats, for one panel's dequantized weights and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
+/// Returns the size of a bf16 row widened to fp32, in floats.
+constexpr std::int64_t wide_row_floats(std::int64_t width) { return (width + 63) / 64 * 64; }
 
 /// Number of candidates of Kernels::int4_sums.
 inline constexpr int kInt4Candidates = 3;
@@ -51,7 +53,9 @@ struct LinearTask {
   float* y = nullptr;  ///< column 0 of the first row; may precede the allocation if first_panel > 0
   std::int64_t y_stride = 0;
   bool accumulate = false;
-  float* scratch = nullptr;  ///< [linear_scratch_floats], 64-byte aligned; for e4m3 and int4
+  /// [linear_scratch_floats], for e4m3 and int4; with Kernels::bf16_by_fma for bf16, with [rows, wide_row_floats] behind
+  /// it. 64-byte aligned.
+  float* scratch = nullptr;
   AddedTask added;           ///< added in fp32 after the bias; set only if Kernels::adds_products
 };
 
@@ -80,6 +84,7 @@ struct RotateTask {
 /// Holds one instruction set's kernels. bf16 values are passed as 16-bit patterns.
 struct Kernels {
   bool adds_products;  ///< whether the linear_* kernels accept LinearTask::added
+  bool bf16_by_fma;    ///< whether products of bf16 rows are of fp32 numbers (ByFmaKernels)
   /// Returns the largest |x|; not finite if an element is not.
   float (*max_abs)(const float* x, std::int64_t n);
   /// Computes quant::rotate, bit-identically, and returns max_abs of the output.
@@ -128,6 +133,16 @@ struct Kernels {
   const DeltaKernels* delta_net;
 };
 
+/// Kernels that replace avx512's where fp32 FMAs are faster than vdpbf16ps, with equal values: on Intel's processors
+/// with AMX, twice; where AMX is granted, they do not run. On AMD's, vdpbf16ps is faster.
+struct ByFmaKernels {
+  void (*linear_bf16)(const LinearTask& task);
+  void (*linear_fp8)(const LinearTask& task);
+  void (*linear_fp8_block)(const LinearTask& task);
+  void (*linear_int4)(const LinearTask& task);
+  const MatmulKernels* bf16_matmul;
+};
+
 /// Kernels that replace avx512's on the amx path.
 struct TileKernels {
   void (*linear_bf16)(const LinearTask& task);
@@ -146,7 +161,8 @@ extern const TileKernels kTiles;
 }
 namespace avx512 {
 extern const Kernels kKernels;
-}
+extern const ByFmaKernels kByFma;
+}  // namespace avx512
 namespace avx2 {
 extern const Kernels kKernels;
 }
@@ -159,7 +175,7 @@ const Kernels& kernels();
 #if defined(QRL_ISA_NAMESPACE)
 namespace QRL_ISA_NAMESPACE {
 extern const TileKernels kTiles;
-extern const MatmulKernels kBf16Matmul, kF32Matmul;
+extern const MatmulKernels kBf16Matmul, kBf16MatmulByFma, kF32Matmul;
 extern const AttentionKernels kAttention;
 extern const VarlenAttentionKernels kVarlenAttention;
 extern const TrainingKernels kTraining;
@@ -177,6 +193,7 @@ void int4_sums(const float* x, std::int64_t n, const float* inverse, float grid,
                std::int32_t* products);
 void linear_f32(const LinearTask& task);
 void linear_bf16(const LinearTask& task);
+void linear_bf16_pairs(const LinearTask& task);
 void linear_int8(const LinearTask& task);
 void linear_fp8(const LinearTask& task);
 void linear_fp8_block(const LinearTask& task);

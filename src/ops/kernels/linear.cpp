@@ -13,7 +13,7 @@ struct F32 : F32Dot {
   static VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
 };
 
-struct Bf16 : Bf16Dot {
+struct Bf16Pairs : Bf16Dot {
   static VecF start(const LinearTask&, std::int64_t) { return VecF{}; }
   static VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
 };
@@ -105,7 +105,7 @@ void linear(const LinearTask& task) {
 }  // namespace
 
 void linear_f32(const LinearTask& task) { linear<F32>(task); }
-void linear_bf16(const LinearTask& task) { linear<Bf16>(task); }
+void linear_bf16_pairs(const LinearTask& task) { linear<Bf16Pairs>(task); }
 void linear_int8(const LinearTask& task) { linear<Int8>(task); }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -52,8 +52,9 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
         sums[r][v].open = open[r][v];
         continue;
       }
+      const VecF number = F::number(open[r][v]);
       const VecF scale = scale_of_segment<F>(task, row + r, chunk.segment, weight_scale);
-      sums[r][v].scaled = fma(F::number(open[r][v]), scale, nothing_scaled ? VecF{} : sums[r][v].scaled);
+      sums[r][v].scaled = !F::kScaled ? number : fma(number, scale, nothing_scaled ? VecF{} : sums[r][v].scaled);
     }
   }
 }
@@ -83,13 +84,14 @@ void dequantized_in_registers(const LinearTask& task, std::int64_t column) {
 template <class F>
 void dequantized_in_cache(const LinearTask& task, std::int64_t column) {
   using TileSums = Sums<F>[kTileVectors];
+  constexpr std::int64_t kSegmentInputs = F::kGroup == 1 ? kLinearScratchInputs / 2 : kLinearScratchInputs;
   constexpr std::int64_t kTileColumns = kTileVectors * kLanes, kAskers = 2;
   const std::int64_t num_stored = words_of(task.in, F::Values::kInputs);
   const std::int32_t* panel = panel_at<F>(task, column);
   auto* words = reinterpret_cast<std::int32_t*>(task.scratch);
-  auto* sums = reinterpret_cast<TileSums*>(words + kLinearScratchInputs / F::kGroup * kPanel);
-  for (std::int64_t begin = 0; begin < task.in; begin += kLinearScratchInputs) {
-    const std::int64_t end = begin + kLinearScratchInputs < task.in ? begin + kLinearScratchInputs : task.in;
+  auto* sums = reinterpret_cast<TileSums*>(words + kSegmentInputs / F::kGroup * kPanel);
+  for (std::int64_t begin = 0; begin < task.in; begin += kSegmentInputs) {
+    const std::int64_t end = begin + kSegmentInputs < task.in ? begin + kSegmentInputs : task.in;
     const std::int64_t first = begin / F::Values::kInputs, count = words_of(end - begin, F::Values::kInputs);
     dequantize<F>(panel + first * kPanel, count, words);
     // Prefetches the same segment of the next panel, in two halves.
@@ -135,11 +137,51 @@ void linear(const LinearTask& task) {
   }
 }
 
+/// Multiplies by fp32 FMAs, with the values of Bf16Dot. Widens the rows first.
+template <class F>
+void linear_by_fma(const LinearTask& given) {
+  LinearTask task = given;
+  const std::int64_t width = wide_row_floats(task.in);
+  float* const wide = task.scratch + linear_scratch_floats(task.rows);
+  const auto* x = static_cast<const std::uint16_t*>(task.x);
+  for (std::int64_t row = 0; row < task.rows; ++row, x += task.x_stride) {
+    for (std::int64_t i = 0; i < width; i += kLanes)
+      store(wide + row * width + i, __builtin_shuffle(load(x + i, All{}), kLaneIndex ^ 1), All{});
+  }
+  task.x = wide;
+  task.x_stride = width;
+  linear<ByFma<F>>(task);
+}
+
+/// Leaves to linear_bf16_pairs what it computes as fast: few rows, whose speed is that of reading the weights, and
+/// less than half a panel, which it does not fill up.
+void bf16_by_fma(const LinearTask& task) {
+  constexpr std::int64_t kFewRows = 4;
+  if (task.rows <= kFewRows || task.out - task.first_panel * kPanel <= kPanel / 2) linear_bf16_pairs(task);
+  else linear_by_fma<Bf16>(task);
+}
+
 }  // namespace
 
+#if defined(QRL_ISA_AVX512)
+void linear_bf16(const LinearTask& task) { linear_bf16_pairs(task); }
 void linear_fp8(const LinearTask& task) { linear<Fp8>(task); }
 void linear_fp8_block(const LinearTask& task) { linear<Fp8Block>(task); }
 void linear_int4(const LinearTask& task) { linear<Int4>(task); }
+
+constinit const ByFmaKernels kByFma = {
+    .linear_bf16 = bf16_by_fma,
+    .linear_fp8 = linear_by_fma<Fp8>,
+    .linear_fp8_block = linear_by_fma<Fp8Block>,
+    .linear_int4 = linear_by_fma<Int4>,
+    .bf16_matmul = &kBf16MatmulByFma,
+};
+#else
+void linear_bf16(const LinearTask& task) { bf16_by_fma(task); }
+void linear_fp8(const LinearTask& task) { linear_by_fma<Fp8>(task); }
+void linear_fp8_block(const LinearTask& task) { linear_by_fma<Fp8Block>(task); }
+void linear_int4(const LinearTask& task) { linear_by_fma<Int4>(task); }
+#endif
 void linear_int4_int8(const LinearTask& task) { linear<Int4Int8>(task); }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -39,13 +39,41 @@ struct Int4AsInt8Values {
   }
 };
 
+/// Gives bf16 numbers as fp32 words, each pair's odd number first (Bf16ByFmaDot).
+template <class Pairs>
+struct Apart {
+  static constexpr int kInputs = Pairs::kInputs, kSteps = 2 * Pairs::kSteps, kAtOnce = 2 * Pairs::kAtOnce;
+  static void dequantize(VecI word, int step, VecI (&to)[kAtOnce]) {
+    VecI pairs[Pairs::kAtOnce];
+    Pairs::dequantize(word, step / 2, pairs);
+    for (int i = 0; i < Pairs::kAtOnce; ++i) {
+      to[2 * i] = odd_of_pairs(pairs[i]);
+      to[2 * i + 1] = even_of_pairs(pairs[i]);
+    }
+  }
+};
+
+struct StoredBf16 {
+  static constexpr int kInputs = 2, kSteps = 1, kAtOnce = 1;
+  static void dequantize(VecI word, int, VecI (&to)[1]) { to[0] = word; }
+};
+
 // Weight formats. Each names its quantized values, its dot product, and whether each group of inputs has its own scale.
 
 enum class InputScale { row, chunk };
 
+struct Bf16 : Bf16Dot {
+  using Values = StoredBf16;
+  static constexpr bool kScaled = false, kScaledChunks = false;
+  static constexpr InputScale kInputScale = InputScale::row;
+  static VecF weight_scale(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
+  static VecF start(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
+  static VecF number(VecF sum) { return sum; }
+};
+
 struct Fp8 : Bf16Dot {
   using Values = Fp8Values;
-  static constexpr bool kScaledChunks = false;
+  static constexpr bool kScaled = true, kScaledChunks = false;
   static constexpr InputScale kInputScale = InputScale::row;
   static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
     return load(static_cast<const float*>(task.scales) + segment * task.scale_stride + column, All{});
@@ -61,7 +89,7 @@ struct Fp8Block : Fp8 {
 
 struct Int4 : Bf16Dot {
   using Values = Int4AsBf16Values;
-  static constexpr bool kScaledChunks = true;
+  static constexpr bool kScaled = true, kScaledChunks = true;
   static constexpr InputScale kInputScale = InputScale::row;
   static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
     return load(static_cast<const std::uint16_t*>(task.scales) + segment * task.scale_stride + column, All{});
@@ -72,7 +100,7 @@ struct Int4 : Bf16Dot {
 
 struct Int4Int8 : Int8DotOffsetInput {
   using Values = Int4AsInt8Values;
-  static constexpr bool kScaledChunks = true;
+  static constexpr bool kScaled = true, kScaledChunks = true;
   static constexpr InputScale kInputScale = InputScale::row;
   static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
     return Int4::weight_scale(task, segment, column);
@@ -81,6 +109,19 @@ struct Int4Int8 : Int8DotOffsetInput {
     return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + segment * task.scale_stride + column));
   }
   static VecF number(VecI sum) { return __builtin_convertvector(sum, VecF); }
+};
+
+/// Multiplies a format of bf16 numbers by fp32 FMAs. task.x holds fp32 numbers, each pair's odd one first.
+template <class Pairs>
+struct ByFma : Bf16ByFmaDot {
+  using Values = Apart<typename Pairs::Values>;
+  static constexpr bool kScaled = Pairs::kScaled, kScaledChunks = Pairs::kScaledChunks;
+  static constexpr InputScale kInputScale = Pairs::kInputScale;
+  static VecF weight_scale(const LinearTask& task, std::int64_t segment, std::int64_t column) {
+    return Pairs::weight_scale(task, segment, column);
+  }
+  static VecF start(const LinearTask&, std::int64_t, std::int64_t) { return VecF{}; }
+  static VecF number(VecF sum) { return sum; }
 };
 
 /// Returns the weight scale, multiplied by the segment's input scale if the format has an input scale per chunk.

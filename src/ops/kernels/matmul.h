@@ -40,6 +40,8 @@ struct MatmulKernels {
   /// inputs_per_word / 16⌉][strip_rows][16].
   void (*pack_left)(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips);
   void (*tiles)(const MatmulTiles& task);
+  /// Packs [rows, depth] into the strips of pack_left. Null: `tiles` reads these rows where they are.
+  void (*pack_left_rows)(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips) = nullptr;
 };
 
 }  // namespace qrl::ops

@@ -20,7 +20,7 @@ template <class Dot, class T>
 void pack_right_from(const OperandTile& from, bool transposed, std::int64_t depth, std::int64_t columns,
                      std::int32_t* panel) {
   constexpr int kGroup = Dot::kGroup;
-  const std::int64_t groups = (depth + kGroup - 1) / kGroup;
+  const std::int64_t groups = groups_of<Dot>(depth);
   if (!transposed) {
     for (std::int64_t group = 0; group < groups; ++group) {
       const RowsOfGroup<Dot, T> rows(from, depth, group);
@@ -63,7 +63,7 @@ void pack_left_from(const OperandTile& from, std::int64_t depth, std::int64_t ro
   // Packs kGroupsAtOnce groups at a time, so that a strip's cache lines fill up while they are in cache.
   constexpr std::int64_t kGroupsAtOnce = 16, kRowsAtOnce = 192 + kLanes;
   static_assert(192 % kTileRows == 0 && 192 % kLanes == 0);
-  const std::int64_t groups = (depth + Dot::kGroup - 1) / Dot::kGroup;
+  const std::int64_t groups = groups_of<Dot>(depth);
   std::int32_t staged[kGroupsAtOnce][kRowsAtOnce];
   for (std::int64_t begin = 0; begin < groups; begin += kGroupsAtOnce) {
     const std::int64_t count = groups - begin < kGroupsAtOnce ? groups - begin : kGroupsAtOnce;
@@ -94,6 +94,27 @@ void pack_left(const OperandTile& from, std::int64_t depth, std::int64_t rows, v
   else pack_left_from<Dot, float>(from, depth, rows, words);
 }
 
+/// Packs rows of bf16 numbers into strips of fp32 numbers.
+void pack_rows_apart(const OperandTile& from, std::int64_t depth, std::int64_t rows, void* strips) {
+  const std::int64_t groups = groups_of<Bf16ByFmaDot>(depth);
+  for (std::int64_t row = 0; row < rows; row += kTileRows) {
+    float* strip = static_cast<float*>(strips) + row * groups;
+    const auto* first = static_cast<const std::uint16_t*>(from.data) + row * from.stride;
+    for (std::int64_t group = 0; group < groups; group += kLanes) {
+      VecI words[kLanes] = {};
+      for (std::int64_t r = 0; r < kTileRows && row + r < rows; ++r) {
+        const std::uint16_t* at = first + r * from.stride + group;
+        using Along = Words<Bf16ByFmaDot, std::uint16_t>;
+        if (depth - group >= kLanes) words[r] = Along::along(at);
+        else words[r] = Along::along(Padded<std::uint16_t, kLanes>(at, depth - group).values);
+      }
+      transpose(words);
+      for (std::int64_t l = 0; l < kLanes && group + l < groups; ++l)
+        store(strip + (group + l) * kTileRows, float_of_bits(words[l]), First{kTileRows});
+    }
+  }
+}
+
 /// A tile's left rows: element (r, group) is at first[r · row + group · step].
 template <class Dot>
 struct LeftRows {
@@ -119,7 +140,7 @@ void tile(const MatmulTiles& task, LeftRows<Dot> left, std::int64_t row, std::in
       for (int v = 0; v < Vectors; ++v) sums[r][v] = Dot::dot(sums[r][v], input, weights[v]);
     }
   };
-  const std::int64_t whole = task.left_stride == 0 ? (task.depth + kGroup - 1) / kGroup : task.depth / kGroup;
+  const std::int64_t whole = task.left_stride == 0 ? groups_of<Dot>(task.depth) : task.depth / kGroup;
   const auto* ahead = reinterpret_cast<const char*>(left.first) +
                       (task.left_stride == 0 ? whole * 4 * Rows : task.left_stride * Rows * 4 / kGroup);
   if (task.last && task.accumulate) {
@@ -171,7 +192,7 @@ template <class Dot>
 void tiles(const MatmulTiles& task) {
   using Element = typename Dot::Element;
   constexpr int kGroup = Dot::kGroup;
-  const std::int64_t groups = (task.depth + kGroup - 1) / kGroup;
+  const std::int64_t groups = groups_of<Dot>(task.depth);
   const auto* left = static_cast<const Element*>(task.left);
   const auto rows_at = [&](std::int64_t row) {
     if (task.left_stride != 0) return LeftRows<Dot>{left + row * task.left_stride, task.left_stride, kGroup};
@@ -182,9 +203,17 @@ void tiles(const MatmulTiles& task) {
   if (row < task.rows) last_rows<Dot, kTileRows - 1>(task, rows_at(row), row);
 }
 
+constexpr MatmulKernels kTilesByFma{
+    kTileRows, 1, 2, pack_right<Bf16ByFmaDot>, pack_left<Bf16ByFmaDot>, tiles<Bf16ByFmaDot>, pack_rows_apart};
+
 }  // namespace
 
+#if defined(QRL_ISA_AVX512)
 const MatmulKernels kBf16Matmul{kTileRows, 2, 1, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
+const MatmulKernels kBf16MatmulByFma = kTilesByFma;
+#else
+const MatmulKernels kBf16Matmul = kTilesByFma;
+#endif
 const MatmulKernels kF32Matmul{kTileRows, 1, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -49,6 +49,25 @@ struct Words<F32Dot, std::uint16_t> {
   static VecI across(const std::uint16_t* row, const std::uint16_t*) { return along(row); }
 };
 
+template <>
+struct Words<Bf16ByFmaDot, std::uint16_t> {
+  static VecI along(const std::uint16_t* row) { return __builtin_shuffle(across(row, row), kLaneIndex ^ 1); }
+  static VecI across(const std::uint16_t* row, const std::uint16_t*) { return bits_of(load(row, All{})); }
+};
+
+template <>
+struct Words<Bf16ByFmaDot, float> {
+  static VecI along(const float* row) { return __builtin_shuffle(across(row, row), kLaneIndex ^ 1); }
+  static VecI across(const float* row, const float*) { return bits_of(rounded_to_bf16(load(row, All{}))); }
+};
+
+/// Returns the number of words along a depth. Words of Bf16ByFmaDot come in pairs.
+template <class Dot>
+constexpr std::int64_t groups_of(std::int64_t depth) {
+  constexpr int kMultiple = Dot::kOddFirst ? 2 : Dot::kGroup;
+  return (depth + kMultiple - 1) / kMultiple * (kMultiple / Dot::kGroup);
+}
+
 template <class T, int Size>
 struct Padded {
   T values[Size] = {};
@@ -57,10 +76,11 @@ struct Padded {
   }
 };
 
-/// Makes words from `count` columns of two rows, starting at column `at`. A null second row counts as zeros. With one
-/// input per word, the second row is unused.
+/// Makes words from `count` columns of two rows, starting at column `at`. A null row counts as zeros. With one input per
+/// word, the second row is unused.
 template <class Dot, class T>
 VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
+  if (even == nullptr) return VecI{};
   if (count >= kLanes && odd != nullptr) return Words<Dot, T>::across(even + at, odd + at);
   const Padded<T, kLanes> first(even + at, count), second(odd == nullptr ? even : odd + at, odd == nullptr ? 0 : count);
   return Words<Dot, T>::across(first.values, second.values);
@@ -71,10 +91,11 @@ struct RowsOfGroup {
   const T* even;
   const T* odd;
   RowsOfGroup(const OperandTile& from, std::int64_t depth, std::int64_t group)
-      : even(static_cast<const T*>(from.data) + group * Dot::kGroup * from.stride),
-        odd(Dot::kGroup == 1                  ? even
-            : group * Dot::kGroup + 1 < depth ? even + from.stride
-                                              : nullptr) {}
+      : even(row_of(from, depth, Dot::kOddFirst ? group ^ 1 : group * Dot::kGroup)),
+        odd(Dot::kGroup == 1 ? even : row_of(from, depth, group * Dot::kGroup + 1)) {}
+  static const T* row_of(const OperandTile& from, std::int64_t depth, std::int64_t row) {
+    return row < depth ? static_cast<const T*>(from.data) + row * from.stride : nullptr;
+  }
 };
 
 inline constexpr std::int64_t kRowsAhead = 32;

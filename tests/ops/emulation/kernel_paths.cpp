@@ -17,7 +17,7 @@ namespace qrl::test {
 namespace {
 
 constexpr KernelPath kAllPaths[] = {
-    kTilePaths[0], kTilePaths[1], {ops::Isa::avx512}, {ops::Isa::avx2}, {ops::Isa::portable}};
+    kTilePaths[0], kTilePaths[1], kAvx512Paths[0], kAvx512Paths[1], {ops::Isa::avx2}, {ops::Isa::portable}};
 
 void note(const KernelPath& path, const char* what) {
   const std::filesystem::path dir = QRL_BINARY_DIR "/tests/kernel_paths";
@@ -27,7 +27,10 @@ void note(const KernelPath& path, const char* what) {
 
 }  // namespace
 
-std::string KernelPath::name() const { return std::string(ops::name(isa)) + (emulated ? " emulated" : ""); }
+std::string KernelPath::name() const {
+  const bool by_fma = products == ops::Bf16Products::fma;
+  return std::string(ops::name(isa)) + (emulated ? " emulated" : by_fma ? " by fma" : "");
+}
 
 bool KernelPath::supported() const { return ops::supported(emulated ? ops::Isa::avx512 : isa); }
 
@@ -50,14 +53,15 @@ void note_run(const KernelPath& path) { note(path, "ran"); }
 
 void emulate_tiles() { ops::replace_tiles(&ops::amx_emulated::kTiles); }
 
-WithPath::WithPath(const KernelPath& path) : before_(ops::isa()), name_(path.name()) {
+WithPath::WithPath(const KernelPath& path)
+    : before_(ops::isa()), products_before_(ops::bf16_products()), name_(path.name()) {
   if (path.emulated) emulate_tiles();
-  ops::force_isa(path.isa);
+  ops::force_isa(path.isa, path.products);
   note_run(path);
 }
 
 WithPath::~WithPath() {
-  ops::force_isa(before_);
+  ops::force_isa(before_, products_before_);
   ops::replace_tiles(nullptr);
 }
 

@@ -12,12 +12,14 @@ namespace qrl::test {
 struct KernelPath {
   ops::Isa isa = ops::Isa::portable;
   bool emulated = false;
+  ops::Bf16Products products = ops::Bf16Products::pairs;
 
-  std::string name() const;  ///< "avx512", "amx emulated"
+  std::string name() const;  ///< "avx512", "avx512 by fma", "amx emulated"
   bool supported() const;    ///< by this processor
 };
 
 inline constexpr KernelPath kTilePaths[] = {{ops::Isa::amx}, {ops::Isa::amx, true}};
+inline constexpr KernelPath kAvx512Paths[] = {{ops::Isa::avx512}, {ops::Isa::avx512, false, ops::Bf16Products::fma}};
 
 /// Returns every path that this processor can run. Emulated tiles are included only if it lacks AMX: they are slow, and
 /// tiles_test.cpp compares both.
@@ -42,6 +44,7 @@ class WithPath {
 
  private:
   ops::Isa before_;
+  ops::Bf16Products products_before_;
   std::string name_;
 };
 
