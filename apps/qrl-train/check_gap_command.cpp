@@ -57,6 +57,8 @@ const std::vector<Setting>& gap_settings() {
       {"int8 rotated, low_bit", {"rotation=hadamard", "kv_cache=bf16", "quant.learner.forward=low_bit"}},
       {"int8 rotated, bitwise",
        {"rotation=hadamard", "kv_cache=bf16", "quant.learner.forward=low_bit", "rollout.bitwise=true"}},
+      {"bf16, int8 lm_head", {"weights=bf16", "lm_head=int8"}, false},
+      {"int8 rotated, int8 lm_head", {"rotation=hadamard", "kv_cache=bf16", "lm_head=int8"}, false},
       {"int8, int8 KV", {"rotation=none", "kv_cache=int8"}, false},
       {"int8 rotated by 32", {"rotation=hadamard", "rotation_block=32", "kv_cache=bf16"}, false},
       {"int8 rotated by 128", {"rotation=hadamard", "rotation_block=128", "kv_cache=bf16"}, false},

@@ -45,8 +45,8 @@ OperandTile tile(const Operand& operand, std::int64_t row, std::int64_t column) 
   return {at(operand, row, column), operand.values.is_bf16, operand.stride};
 }
 
-/// Divides the depth of a matmul into chunks and its right operand into panels, which are packed in batches: a batch has
-/// some panels and some chunks. A task multiplies some left rows by a batch's panels, or some of them.
+/// Divides the depth of a matmul into chunks and its right operand into panels, which are packed in batches: a batch
+/// has some panels and some chunks. A task multiplies some left rows by a batch's panels, or some of them.
 struct Plan {
   Plan(const Matmul& task, const MatmulKernels& table) {
     add_chunks(task.left, task.right, task.depth, table);
@@ -103,7 +103,8 @@ void pack_panel(const Matmul& task, const MatmulKernels& table, Chunks chunks, s
   }
 }
 
-/// Describes a batch's packed panels, and the sums [panels, task.rows, kMatmulPanel] that batches of a deep product keep.
+/// Describes a batch's packed panels, and the sums [panels, task.rows, kMatmulPanel] that batches of a deep product
+/// keep.
 struct Batch {
   Chunks chunks;
   base::Range panels;
@@ -133,8 +134,8 @@ void run_task(const Matmul& task, const MatmulKernels& table, const Batch& batch
     MatmulTiles tiles;
     tiles.rows = rows.size();
     tiles.columns = std::min(kMatmulPanel, task.columns - column);
-    tiles.sums = batch.sums == nullptr ? left + left_floats
-                                       : batch.sums + (place * task.rows + rows.begin) * kMatmulPanel;
+    tiles.sums =
+        batch.sums == nullptr ? left + left_floats : batch.sums + (place * task.rows + rows.begin) * kMatmulPanel;
     tiles.out = task.out;
     tiles.out.data =
         static_cast<std::byte*>(task.out.data) + (rows.begin * task.out_stride + column) * element_bytes(task.out);

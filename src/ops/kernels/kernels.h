@@ -53,10 +53,10 @@ struct LinearTask {
   float* y = nullptr;  ///< column 0 of the first row; may precede the allocation if first_panel > 0
   std::int64_t y_stride = 0;
   bool accumulate = false;
-  /// [linear_scratch_floats], for e4m3 and int4; with Kernels::bf16_by_fma for bf16, with [rows, wide_row_floats] behind
-  /// it. 64-byte aligned.
+  /// [linear_scratch_floats], for e4m3 and int4; with Kernels::bf16_by_fma for bf16, with [rows, wide_row_floats]
+  /// behind it. 64-byte aligned.
   float* scratch = nullptr;
-  AddedTask added;           ///< added in fp32 after the bias; set only if Kernels::adds_products
+  AddedTask added;  ///< added in fp32 after the bias; set only if Kernels::adds_products
 };
 
 /// Applies RMSNorm (unless `gain` is null), then rotate-half to the first rotary_dim elements, to one row's heads in

@@ -76,8 +76,8 @@ struct Padded {
   }
 };
 
-/// Makes words from `count` columns of two rows, starting at column `at`. A null row counts as zeros. With one input per
-/// word, the second row is unused.
+/// Makes words from `count` columns of two rows, starting at column `at`. A null row counts as zeros. With one input
+/// per word, the second row is unused.
 template <class Dot, class T>
 VecI words_across(const T* even, const T* odd, std::int64_t at, std::int64_t count) {
   if (even == nullptr) return VecI{};

@@ -16,8 +16,8 @@ namespace qrl::test {
 
 namespace {
 
-constexpr KernelPath kAllPaths[] = {
-    kTilePaths[0], kTilePaths[1], kAvx512Paths[0], kAvx512Paths[1], {ops::Isa::avx2}, {ops::Isa::portable}};
+constexpr KernelPath kAllPaths[] = {kTilePaths[0],   kTilePaths[1],    kAvx512Paths[0],
+                                    kAvx512Paths[1], {ops::Isa::avx2}, {ops::Isa::portable}};
 
 void note(const KernelPath& path, const char* what) {
   const std::filesystem::path dir = QRL_BINARY_DIR "/tests/kernel_paths";

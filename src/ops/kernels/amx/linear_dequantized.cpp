@@ -153,19 +153,6 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Makes the processor treat subnormals as zero, like the tiles, for the object's lifetime.
-class NoSubnormals {
- public:
-  NoSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlush | kTakenAsZero); }
-  NoSubnormals(const NoSubnormals&) = delete;
-  NoSubnormals& operator=(const NoSubnormals&) = delete;
-  ~NoSubnormals() { _mm_setcsr(before_); }
-
- private:
-  static constexpr unsigned kFlush = 0x8000, kTakenAsZero = 0x0040;
-  unsigned before_;
-};
-
 /// Adds the products of one tile step to the sums of Rows rows and a panel's columns, in the order of Bf16Tiles.
 template <class F, int Rows>
 void add_step(const std::int32_t* stored, std::int64_t num_stored, const float* inputs, std::int64_t stride,
@@ -205,13 +192,10 @@ void dequantized_in_registers(const LinearTask& task) {
     VecF scaled[Rows][kVectors];
     for_chunks<F>(task, 0, task.in, [&](const Chunk& chunk) {
       VecF sums[Rows][kVectors] = {};
-      {
-        const NoSubnormals as_in_tiles;
-        const std::int64_t end = words_of(chunk.end, F::Values::kInputs);
-        for (std::int64_t word = chunk.begin / F::Values::kInputs; word < end; word += kStored) {
-          const std::int64_t count = end - word < kStored ? end - word : kStored;
-          add_step<F>(panel + word * kPanel, count, inputs + word * F::Values::kInputs, stride, sums);
-        }
+      const std::int64_t end = words_of(chunk.end, F::Values::kInputs);
+      for (std::int64_t word = chunk.begin / F::Values::kInputs; word < end; word += kStored) {
+        const std::int64_t count = end - word < kStored ? end - word : kStored;
+        add_step<F>(panel + word * kPanel, count, inputs + word * F::Values::kInputs, stride, sums);
       }
       for (int v = 0; v < kVectors; ++v) {
         const VecF weight_scale = F::weight_scale(task, chunk.segment, p * kPanel + v * kLanes);
