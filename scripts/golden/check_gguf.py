@@ -21,6 +21,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import unicodedata
 
 import gguf
 import numpy as np
@@ -133,7 +134,7 @@ def check_llama_cpp(file, folder, count=1000):
     rng = np.random.default_rng(0)
     wrong, ids = [], range(tokenizer.get_vocab_size())
     for _ in range(count):
-        text = tokenizer.decode(rng.choice(ids, 12).tolist()).replace("\ufffd", "")
+        text = unicodedata.normalize("NFC", tokenizer.decode(rng.choice(ids, 12).tolist()).replace("\ufffd", ""))  # llama.cpp does not
         ours = model.tokenize(text.encode(), add_bos=False, special=False)
         theirs = tokenizer.encode(text, add_special_tokens=False).ids
         if ours != theirs:
