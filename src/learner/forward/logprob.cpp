@@ -1,6 +1,8 @@
 #include "learner/forward/logprob.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/threads.h"
 #include "ops/matmul.h"
@@ -139,16 +141,21 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
   const bool has_gradients = torch::GradMode::is_enabled() && hidden_ND.requires_grad() &&
                              !lm_head.gradient.defined() && !targets.entropy_is_trained;
   const Tensor by_hidden_MD = has_gradients ? torch::empty({total, head.in}) : Tensor();
+  // The backward pass begins with the logits of an only chunk, so keeping them takes no more memory at its peak.
+  const bool keeps =
+      torch::GradMode::is_enabled() && hidden_ND.requires_grad() && !has_gradients && total <= targets.chunk_tokens;
+  const auto only = std::make_shared<std::optional<Chunk>>();
   for_each_chunk(hidden, head, targets, score_as_sampled, [&](const Chunk& chunk) {
     const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
     ops::token_log_probs(chunk.distribution, chunk.logits_MV.data_ptr<float>(), at(log_probs), at(entropy), at(lse));
+    if (keeps) *only = chunk;
     if (!has_gradients) return;
     const Tensor one = torch::ones({chunk.size}), zero = torch::zeros({chunk.size});
     const Tensor d_logits_MV =
         logit_gradient(chunk, gradients, {at(entropy), at(lse), one.data_ptr<float>(), zero.data_ptr<float>(), {}});
     by_hidden_MD.narrow(0, chunk.begin, chunk.size).copy_(hidden_gradient(d_logits_MV, lm_head, head, torch::kFloat32));
   });
-  const auto backward = [hidden, lm_head, &head, &targets, total, lse, by_hidden_MD, gradients,
+  const auto backward = [hidden, lm_head, &head, &targets, total, lse, by_hidden_MD, only, gradients,
                          kept_entropy = entropy.detach()](const TensorList& d) {
     if (by_hidden_MD.defined()) {
       QRL_INVARIANT(!d[1].defined(), "log-probs", "no gradient of the entropies", "a gradient");
@@ -158,14 +165,17 @@ TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, co
     }
     const Tensor d_log_probs = floats_or_zeros(d[0], total), d_entropy = floats_or_zeros(d[1], total);
     const Tensor d_hidden_ND = torch::zeros_like(hidden);
-    const auto nothing = [](const Chunk&) {};
-    for_each_chunk(hidden, head, targets, nothing, [&](const Chunk& chunk) {
+    const auto of_chunk = [&](const Chunk& chunk) {
       const auto at = [&](const Tensor& per_target) { return per_target.data_ptr<float>() + chunk.begin; };
       const Tensor d_logits_MV =
           logit_gradient(chunk, gradients, {at(kept_entropy), at(lse), at(d_log_probs), at(d_entropy), {}});
       accumulate_weight_gradient(d_logits_MV, chunk.hidden_MD.to(gradients), lm_head.gradient);
       d_hidden_ND.index_copy_(0, chunk.rows, hidden_gradient(d_logits_MV, lm_head, head, hidden.scalar_type()));
-    });
+    };
+    if (only->has_value()) of_chunk(*std::exchange(*only, std::nullopt));
+    else
+      for_each_chunk(
+          hidden, head, targets, [](const Chunk&) {}, of_chunk);
     return TensorList{d_hidden_ND};
   };
   const TensorList out = differentiable({hidden_ND}, {sampled, entropy}, backward);

@@ -34,9 +34,9 @@ struct TargetScores {
 /// Quantizes hidden states for `head` (packed lm_head), computes logits with ops::linear, and applies log-softmax in
 /// fp32. The backward pass multiplies by lm_head.value, or by `head` if lm_head is undefined. If neither lm_head nor
 /// entropies are trained, the forward pass computes d log-prob / d hidden state, fp32 [M, D]. Otherwise the backward
-/// pass recomputes logits chunk by chunk. With a `head` of int8, the backward pass multiplies its dequantized weights
-/// and inputs. d_logits have the dtype `gradients`. With `as_sampled`, log-probs equal the sampler's ops::logprob
-/// bitwise. `head`, `targets` and the micro-batch must outlive the backward pass.
+/// pass has the logits of an only chunk, and recomputes those of several. With a `head` of int8, the backward pass
+/// multiplies its dequantized weights and inputs. d_logits have the dtype `gradients`. With `as_sampled`, log-probs
+/// equal the sampler's ops::logprob bitwise. `head`, `targets` and the micro-batch must outlive the backward pass.
 TargetScores target_log_probs(const Tensor& hidden_ND, const Weight& lm_head, const ops::PackedLinear& head,
                               const TargetRows& targets, torch::ScalarType gradients, bool as_sampled = false);
 
