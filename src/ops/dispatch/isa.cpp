@@ -48,7 +48,6 @@ Kernels with_tiles(const TileKernels& tiles) {
 
 Kernels with_fma(const ByFmaKernels& by_fma) {
   Kernels kernels = avx512::kKernels;
-  kernels.bf16_by_fma = true;
   kernels.linear_bf16 = by_fma.linear_bf16;
   kernels.linear_fp8 = by_fma.linear_fp8;
   kernels.linear_fp8_block = by_fma.linear_fp8_block;

@@ -65,12 +65,8 @@ void multiply(base::Team& team, const Activations& x, const PackedLinear& weight
   task.first_panel = panels.begin + mine.begin;
   task.end_panel = panels.begin + mine.end;
   float* const y = task.y;
-  const Element element = spec(weight.format).weights;
-  const bool widens = kernels().bf16_by_fma && x.quantized.view().dtype == base::DType::bf16;
-  if (widens || element == Element::fp8_e4m3 || element == Element::int4) {
-    const std::int64_t most = std::min(kBlockRows, rows.size());
-    task.scratch = scratch(linear_scratch_floats(most) + (widens ? most * wide_row_floats(x.width) : 0));
-  }
+  const std::int64_t most = std::min(kBlockRows, rows.size());
+  task.scratch = scratch(linear_scratch_floats(most) + most * wide_row_inputs(x.width));
   for (std::int64_t first = rows.begin; first < rows.end; first += kBlockRows) {
     task.x = x.row(first);
     if (!x.scales.empty()) task.x_scales = x.scales.as<float>() + first * x.num_scales();

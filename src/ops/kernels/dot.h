@@ -36,7 +36,7 @@ inline void transpose(VecI (&rows)[kLanes]) {
 
 struct F32Dot {
   using Element = float;
-  static constexpr int kGroup = 1;
+  static constexpr int kGroup = 1, kInputStep = 1;  // inputs of a word; elements of a row between its words
   static constexpr bool kOddFirst = false;
   using Accumulator = VecF;
   using Input = VecF;
@@ -50,14 +50,19 @@ struct F32Dot {
 /// Multiplies bf16 numbers widened to fp32, a word each. The words have each pair's odd input first: the order of
 /// Bf16Dot, so the sums are equal (ops::FlushSubnormals). bf16 products are exact, so fusing changes no result.
 struct Bf16ByFmaDot : F32Dot {
+  using Stored = std::uint16_t;
   static constexpr bool kOddFirst = true;
+  static void widen(const Stored* x, std::int64_t width, Element* to) {
+    for (std::int64_t i = 0; i < width; i += kLanes)
+      store(to + i, __builtin_shuffle(load(x + i, All{}), kLaneIndex ^ 1), All{});
+  }
 };
 inline VecI odd_of_pairs(VecI words) { return words & ~0xffff; }
 inline VecI even_of_pairs(VecI words) { return words << 16; }
 
 struct Bf16Dot {
   using Element = std::uint16_t;
-  static constexpr int kGroup = 2;
+  static constexpr int kGroup = 2, kInputStep = 2;
   static constexpr bool kOddFirst = false;
   using Accumulator = VecF;
 #if defined(QRL_ISA_AVX512)
@@ -118,13 +123,31 @@ struct Int8Dot {
 #endif
 };
 
-struct Int8DotOffsetInput : Int8Dot {
+/// Multiplies rows that `widen` prepared, so that the inner loop only loads them. A word of four inputs becomes value +
+/// kBias, or a word of the even and one of the odd inputs in 16 bits.
+struct Int8DotWideInput : Int8Dot {
+  using Stored = std::int8_t;
 #if defined(QRL_ISA_AVX512)
-  static Input input(const std::int8_t* x) { return offset(splat(load_word(x))); }
+  static constexpr int kInputStep = kGroup;
+  static void widen(const Stored* x, std::int64_t width, Element* to) {
+    for (std::int64_t i = 0; i < width; i += kGroup * kLanes) store_words(to + i, offset(load_words(x + i)));
+  }
+  static Input input(const std::int8_t* x) { return splat(load_word(x)); }
   static Weights weights(VecI words) { return words; }
   static VecI dot(VecI sum, Input x, Weights w) { return dot_offset(sum, x, w); }
 #else
-  static Input input(const std::int8_t* x) { return split(splat(load_word(x))); }
+  static constexpr int kInputStep = 2 * kGroup;
+  static void widen(const Stored* x, std::int64_t width, Element* to) {
+    const VecI pairs = kLaneIndex / 2 + (kLaneIndex & 1) * kLanes;
+    for (std::int64_t i = 0; i < width; i += kGroup * kLanes, to += 2 * kGroup * kLanes) {
+      const Pair both = split(load_words(x + i));
+      store_words(to, __builtin_shuffle((VecI)both.even, (VecI)both.odd, pairs));
+      store_words(to + kGroup * kLanes, __builtin_shuffle((VecI)both.even, (VecI)both.odd, pairs + kLanes / 2));
+    }
+  }
+  static Input input(const std::int8_t* x) {
+    return {(VecI16)splat(load_word(x)), (VecI16)splat(load_word(x + kGroup))};
+  }
   static Weights weights(VecI words) { return split(words); }
   static VecI dot(VecI sum, Input x, Weights w) { return multiply(sum, x, w); }
 #endif

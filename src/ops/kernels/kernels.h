@@ -13,8 +13,8 @@ namespace qrl::ops {
 inline constexpr std::int64_t kLinearScratchInputs = 3072;
 /// Returns a linear kernel's scratch size in floats, for one panel's dequantized weights and the sums of `rows` rows.
 constexpr std::int64_t linear_scratch_floats(std::int64_t rows) { return (kLinearScratchInputs / 2 + 2 * rows) * 64; }
-/// Returns the size of a bf16 row widened to fp32, in floats.
-constexpr std::int64_t wide_row_floats(std::int64_t width) { return (width + 63) / 64 * 64; }
+/// Returns a row's inputs with its padding, which take up to four bytes each where a kernel widens its rows.
+constexpr std::int64_t wide_row_inputs(std::int64_t width) { return (width + 63) / 64 * 64; }
 
 /// Number of candidates of Kernels::int4_sums.
 inline constexpr int kInt4Candidates = 3;
@@ -53,8 +53,7 @@ struct LinearTask {
   float* y = nullptr;  ///< column 0 of the first row; may precede the allocation if first_panel > 0
   std::int64_t y_stride = 0;
   bool accumulate = false;
-  /// [linear_scratch_floats], for e4m3 and int4; with Kernels::bf16_by_fma for bf16, with [rows, wide_row_floats]
-  /// behind it. 64-byte aligned.
+  /// [linear_scratch_floats], then four bytes for each input of the padded rows; 64-byte aligned.
   float* scratch = nullptr;
   AddedTask added;  ///< added in fp32 after the bias; set only if Kernels::adds_products
 };
@@ -84,7 +83,6 @@ struct RotateTask {
 /// Holds one instruction set's kernels. bf16 values are passed as 16-bit patterns.
 struct Kernels {
   bool adds_products;  ///< whether the linear_* kernels accept LinearTask::added
-  bool bf16_by_fma;    ///< whether products of bf16 rows are of fp32 numbers (ByFmaKernels)
   /// Returns the largest |x|; not finite if an element is not.
   float (*max_abs)(const float* x, std::int64_t n);
   /// Computes quant::rotate, bit-identically, and returns max_abs of the output.

@@ -18,7 +18,7 @@ struct Bf16Pairs : Bf16Dot {
   static VecF finish(const LinearTask&, VecF sum, std::int64_t, std::int64_t) { return sum; }
 };
 
-struct Int8 : Int8DotOffsetInput {
+struct Int8 : Int8DotWideInput {
   static VecI start(const LinearTask& task, std::int64_t column) {
     return kBias == 0 ? VecI{} : (VecI)(-(VecU)load_words(task.column_sums + column));
   }
@@ -42,7 +42,8 @@ void tile(const LinearTask& task, std::int64_t row, std::int64_t column, const v
   }
   constexpr std::int64_t kGroupBytes = kPanel * kGroup * static_cast<std::int64_t>(sizeof(Element));
   const auto* asked = static_cast<const char*>(ahead);
-  for (std::int64_t group = 0; group < groups; ++group, w += kPanel * kGroup, x += kGroup, asked += kGroupBytes) {
+  constexpr int kStep = Format::kInputStep;
+  for (std::int64_t group = 0; group < groups; ++group, w += kPanel * kGroup, x += kStep, asked += kGroupBytes) {
     for (int i = 0; i < Asks; ++i) __builtin_prefetch(asked + i * kLine, 0, 2);
     typename Format::Weights weights[Vectors];
     for (int v = 0; v < Vectors; ++v) weights[v] = Format::weights(w + v * kLanes * kGroup);
@@ -106,6 +107,6 @@ void linear(const LinearTask& task) {
 
 void linear_f32(const LinearTask& task) { linear<F32>(task); }
 void linear_bf16_pairs(const LinearTask& task) { linear<Bf16Pairs>(task); }
-void linear_int8(const LinearTask& task) { linear<Int8>(task); }
+void linear_int8(const LinearTask& task) { linear<Int8>(with_wide_rows<Int8>(task)); }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

@@ -93,6 +93,18 @@ inline void write_tile(const LinearTask& task, std::int64_t row, std::int64_t co
     for (int v = 0; v < Vectors; ++v) write(task, value(r, v), nullptr, row + r, column + v * kLanes);
 }
 
+/// Returns the task on rows that Dot::widen wrote behind the scratch memory of dequantized weights.
+template <class Dot>
+inline LinearTask with_wide_rows(LinearTask task) {
+  const std::int64_t width = wide_row_inputs(task.in), stride = width / Dot::kGroup * Dot::kInputStep;
+  auto* const wide = reinterpret_cast<typename Dot::Element*>(task.scratch + linear_scratch_floats(task.rows));
+  const auto* x = static_cast<const typename Dot::Stored*>(task.x);
+  for (std::int64_t row = 0; row < task.rows; ++row) Dot::widen(x + row * task.x_stride, width, wide + row * stride);
+  task.x = wide;
+  task.x_stride = stride;
+  return task;
+}
+
 inline VecF scaled_int8(const LinearTask& task, VecI sum, std::int64_t row, std::int64_t column) {
   const auto* scales = static_cast<const float*>(task.scales);
   return __builtin_convertvector(sum, VecF) * (splat(task.x_scales[row]) * load(scales + column, All{}));

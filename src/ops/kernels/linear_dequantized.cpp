@@ -29,14 +29,14 @@ inline void add_chunk(const LinearTask& task, std::int64_t row, std::int64_t col
     const typename F::Accumulator fresh = F::start(task, chunk.segment, column + v * kLanes);
     for (int r = 0; r < Rows; ++r) open[r][v] = chunk.first ? fresh : sums[r][v].open;
   }
-  const auto* x = static_cast<const Element*>(task.x) + row * task.x_stride + chunk.begin;
+  const auto* x = static_cast<const Element*>(task.x) + row * task.x_stride + chunk.begin / F::kGroup * F::kInputStep;
   const std::int64_t words = words_of(chunk.end - chunk.begin, F::Values::kInputs);
   for (std::int64_t word = 0; word < words; ++word) {
     ask();
     for (int step = 0; step < F::Values::kSteps; step += F::Values::kAtOnce) {
       VecI dequantized[Vectors][F::Values::kAtOnce];
       for (int v = 0; v < Vectors; ++v) weights(word, step, v, dequantized[v]);
-      for (int i = 0; i < F::Values::kAtOnce; ++i, x += F::kGroup) {
+      for (int i = 0; i < F::Values::kAtOnce; ++i, x += F::kInputStep) {
         for (int r = 0; r < Rows; ++r) {
           const typename F::Input input = F::input(x + r * task.x_stride);
           for (int v = 0; v < Vectors; ++v) open[r][v] = F::dot(open[r][v], input, F::weights(dequantized[v][i]));
@@ -137,20 +137,10 @@ void linear(const LinearTask& task) {
   }
 }
 
-/// Multiplies by fp32 FMAs, with the values of Bf16Dot. Widens the rows first.
+/// Multiplies by fp32 FMAs, with the values of Bf16Dot.
 template <class F>
-void linear_by_fma(const LinearTask& given) {
-  LinearTask task = given;
-  const std::int64_t width = wide_row_floats(task.in);
-  float* const wide = task.scratch + linear_scratch_floats(task.rows);
-  const auto* x = static_cast<const std::uint16_t*>(task.x);
-  for (std::int64_t row = 0; row < task.rows; ++row, x += task.x_stride) {
-    for (std::int64_t i = 0; i < width; i += kLanes)
-      store(wide + row * width + i, __builtin_shuffle(load(x + i, All{}), kLaneIndex ^ 1), All{});
-  }
-  task.x = wide;
-  task.x_stride = width;
-  linear<ByFma<F>>(task);
+void linear_by_fma(const LinearTask& task) {
+  linear<ByFma<F>>(with_wide_rows<Bf16ByFmaDot>(task));
 }
 
 /// Leaves to linear_bf16_pairs what it computes as fast: few rows, whose speed is that of reading the weights, and
@@ -182,6 +172,6 @@ void linear_fp8(const LinearTask& task) { linear_by_fma<Fp8>(task); }
 void linear_fp8_block(const LinearTask& task) { linear_by_fma<Fp8Block>(task); }
 void linear_int4(const LinearTask& task) { linear_by_fma<Int4>(task); }
 #endif
-void linear_int4_int8(const LinearTask& task) { linear<Int4Int8>(task); }
+void linear_int4_int8(const LinearTask& task) { linear<Int4Int8>(with_wide_rows<Int4Int8>(task)); }
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

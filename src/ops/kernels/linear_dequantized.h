@@ -98,7 +98,7 @@ struct Int4 : Bf16Dot {
   static VecF number(VecF sum) { return sum; }
 };
 
-struct Int4Int8 : Int8DotOffsetInput {
+struct Int4Int8 : Int8DotWideInput {
   using Values = Int4AsInt8Values;
   static constexpr bool kScaled = true, kScaledChunks = true;
   static constexpr InputScale kInputScale = InputScale::row;

@@ -5,11 +5,6 @@ namespace qrl::ops::QRL_ISA_NAMESPACE {
 
 constinit const Kernels kKernels = {
     .adds_products = true,
-#if defined(QRL_ISA_AVX512)
-    .bf16_by_fma = false,
-#else
-    .bf16_by_fma = true,
-#endif
     .max_abs = max_abs,
     .rotate = rotate,
     .round_to_bf16 = round_to_bf16,
