@@ -16,49 +16,6 @@ using namespace qrl;
 using namespace qrl::cuda::test;
 using decoder::Decoder;
 
-/// Returns formats with rank 3 on some modules, so that a matrix has adapters on all, some or none of its modules.
-model::SnapshotFormats with_adapters(Format format) {
-  model::SnapshotFormats formats(format);
-  formats.lora.rank = 3;
-  formats.lora.alpha = 2;
-  formats.lora.target_modules = {"q_proj", "v_proj", "o_proj", "up_proj", "model.layers.0.mlp.down_proj"};
-  return formats;
-}
-
-/// Returns A and B with all entries nonzero, or with B zero.
-model::Weights adapters_of(const model::ModelConfig& config, const model::LoraConfig& lora, std::uint64_t seed,
-                           bool b_is_zero = false) {
-  return model::read_adapters(config, lora, model::WeightSource([=](const model::WeightSpec& spec, float* to) {
-                                std::uint64_t index = seed;
-                                for (const char c : spec.name) index = index * 31 + static_cast<unsigned char>(c);
-                                const bool is_zero = b_is_zero && spec.name.find("lora_B") != std::string::npos;
-                                const std::vector<float> values = normal_values(spec.shape.numel(), 0.2F, index);
-                                for (std::size_t i = 0; i < values.size(); ++i)
-                                  to[i] = (spec.kind == model::WeightKind::norm ? 1.0F : 0.0F) +
-                                          (is_zero ? 0.0F : values[i]);
-                              }));
-}
-
-std::unique_ptr<model::Snapshot> publish(const model::ModelConfig& config, const model::SnapshotFormats& formats,
-                                         bool b_is_zero) {
-  auto snapshot = std::make_unique<model::Snapshot>(config, formats);
-  snapshot->publish(model::views(decoder::test::tiny_weights(config)), 0);
-  snapshot->publish_adapters(model::views(adapters_of(config, formats.lora, 1, b_is_zero)), 1);
-  return snapshot;
-}
-
-std::vector<types::Completion> draw(Decoder& decoder, const Prompts& given) {
-  return decoder.complete(given.requests, sampling(), {7, 2});
-}
-std::vector<types::Completion> draw_there(const model::Snapshot& snapshot, const DecoderOptions& options,
-                                          Gemms gemms = Gemms::rounded) {
-  Decoder decoder(
-      snapshot.config(), options,
-      decoder::make_device_backend(snapshot.config(), options, make_engine(snapshot.config(), options, gemms)));
-  decoder.load(snapshot);
-  return draw(decoder, prompts());
-}
-
 bool same(const std::vector<types::Completion>& a, const std::vector<types::Completion>& b) {
   bool all = a.size() == b.size();
   for (std::size_t i = 0; all && i < a.size(); ++i)
@@ -148,7 +105,8 @@ TEST_CASE("device adapters: with B zero, tokens and log-probs are unchanged in e
     options.row_only_sums = format == Format::int8;
     const auto plain = decoder::test::publish(config, decoder::test::tiny_weights(config), format);
     INFO(quant::name(format));
-    CHECK(same(draw_there(*publish(config, with_adapters(format), true), options), draw_there(*plain, options)));
+    CHECK(
+        same(draw_there(*publish_adapted(config, with_adapters(format), true), options), draw_there(*plain, options)));
   }
 }
 
@@ -163,7 +121,7 @@ TEST_CASE("device adapters: sampled tokens equal the CPU's, for every base forma
         Case{Format::fp8_block128}, Case{Format::int4, model::Family::llama}, Case{Format::int4_int8}}) {
     const model::ModelConfig config = decoder::test::tiny_config(each.family);
     const model::SnapshotFormats formats = with_adapters(each.format);
-    const auto snapshot = publish(config, formats, false), without = publish(config, formats, true);
+    const auto snapshot = publish_adapted(config, formats, false), without = publish_adapted(config, formats, true);
     const DecoderOptions options = options_of(KvFormat::bf16);
     Decoder here(config, options);
     here.load(*snapshot);
@@ -190,7 +148,7 @@ TEST_CASE("device adapters: publish copies only A, B and gains, with the same re
   const model::ModelConfig config = decoder::test::tiny_config();
   model::SnapshotFormats formats = with_adapters(Format::int8);
   formats.lora.train_norms = true;
-  const auto snapshot = publish(config, formats, true);
+  const auto snapshot = publish_adapted(config, formats, true);
   const DecoderOptions options = options_of(KvFormat::bf16);
   Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
   decoder.load(*snapshot);
@@ -292,7 +250,7 @@ TEST_CASE("device adapters: loaded after recorded ticks, they apply to later tic
 TEST_CASE("device adapters: must fit the engine's matrices, with one rank") {
   if (!find_device()) return;
   const model::ModelConfig config = decoder::test::tiny_config();
-  const auto snapshot = publish(config, with_adapters(Format::bf16), true);
+  const auto snapshot = publish_adapted(config, with_adapters(Format::bf16), true);
   const DecoderOptions options = options_of(KvFormat::bf16);
   const auto engine = make_engine(config, options);
   const std::vector<float> zeros(4096);
@@ -314,7 +272,7 @@ TEST_CASE("device adapters: use the memory that a dry run predicts") {
   const target::DeviceFacts device = target::use_device(0);
   const model::ModelConfig config = decoder::test::tiny_config();
   const model::SnapshotFormats formats = with_adapters(Format::int8);
-  const auto with = publish(config, formats, false),
+  const auto with = publish_adapted(config, formats, false),
              plain = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
   DecoderOptions options = options_of(KvFormat::int8);
   options.max_num_batched_tokens = 64;  // the padded size of ticks

@@ -116,6 +116,9 @@ int check_cuts(const CutRows& rows, std::int64_t tile) {
     const bool same = got[row].token == want.token && got[row].limited == want.limited &&
                       (params.max_kept == 0 || got[row].kept == want.kept);
     CHECK(same);
+#if defined(QRL_CUDA_EMULATED)
+    CHECK(got[row].logprob == want.logprob);
+#endif
     // exp and log of fp64 may round otherwise on a GPU.
     CHECK(std::fabs(got[row].logprob - want.logprob) <= 1e-6F * std::max(1.0F, std::fabs(want.logprob)));
     num_limited += want.limited ? 1 : 0;
@@ -174,8 +177,9 @@ TEST_CASE("device cuts: tokens, log-probs and kept tokens of 10,000 rows are the
   };
   for (const std::int64_t vocab_size : {1, 3, 31, 255, 256, 257, 600, 1000}) check(vocab_size, 1200, 8192);
   for (const std::int64_t vocab_size : {8191, 8193, 20000}) check(vocab_size, 120, 8192);
+  for (const std::int64_t vocab_size : {16384, 20000, 24577}) check(vocab_size, 50, 16384);
   check(40000, 16, 16384);
-  check(151936, 32, 8192);
+  check(151936, 48, 8192);
   CHECK(num_rows >= 10000);
   CHECK(num_limited * 20 > num_rows);
 }
@@ -202,16 +206,25 @@ TEST_CASE("device cuts: a row without a possible token is marked, a row without 
   CutRows rows{kVocab};
   const ops::SampleParams cut{1, 0.9F, -1, 256};
   for (const float broken : {std::nanf(""), -std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    std::vector<float> logits = usual;
-    logits[8500] = broken;
-    rows.add(logits, cut, 0.5);
-    rows.add(logits, {1, 1, 20, 256}, 0.5);
+    // Within a segment of 8,192 tokens, at its ends, the last token, all of the last segment, and all of the first.
+    const std::pair<int, int> places[] = {{8500, 8501}, {0, 1},       {8191, 8192}, {8192, 8193},
+                                          {8999, 9000}, {8192, 9000}, {0, 8192}};
+    for (const auto& [first, last] : places) {
+      std::vector<float> logits = usual;
+      std::fill(logits.begin() + first, logits.begin() + last, broken);
+      rows.add(logits, cut, 0.5);
+      rows.add(logits, {1, 1, 20, 256}, 0.5);
+    }
   }
   rows.add(std::vector<float>(kVocab, kExcluded), cut, 0.5);
+  const std::size_t num_broken = rows.params.size();
   rows.add(usual, cut, 0.5);
   const std::vector<ops::SampledToken> got = CutThere(rows, 8192).read();
-  for (std::size_t row = 0; row < 7; ++row) CHECK((got[row].token == -1 && got[row].kept.empty()));
-  CHECK(got[7].token == ops::sample(usual.data(), kVocab, cut, 0.5).token);
+  for (std::size_t row = 0; row < num_broken; ++row) {
+    CAPTURE(row);
+    CHECK((got[row].token == -1 && got[row].kept.empty()));
+  }
+  CHECK(got[num_broken].token == ops::sample(usual.data(), kVocab, cut, 0.5).token);
 
   rows.params.back() = {1, 1, -1, 0};
   const CutThere plain(rows, 8192);

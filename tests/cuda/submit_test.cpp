@@ -24,12 +24,17 @@ Request request_of(std::uint64_t prompt_id, int prompt_tokens, types::SamplingPa
   return request;
 }
 
-/// Submits the requests in order, `ticks_between` ticks apart, and returns their completions.
-std::map<RequestId, std::vector<types::Completion>> complete(const model::Snapshot& snapshot,
-                                                             const std::vector<Request>& requests, int ticks_between) {
-  const model::ModelConfig& config = snapshot.config();
+DecoderOptions submit_options() {
   DecoderOptions options = options_of(KvFormat::bf16);
   options.row_only_sums = true;
+  return options;
+}
+
+/// Submits the requests in order, `ticks_between` ticks apart, and returns their completions.
+std::map<RequestId, std::vector<types::Completion>> complete(const model::Snapshot& snapshot,
+                                                             const std::vector<Request>& requests, int ticks_between,
+                                                             const DecoderOptions& options = submit_options()) {
+  const model::ModelConfig& config = snapshot.config();
   Decoder decoder(config, options, decoder::make_device_backend(config, options, make_engine(config, options)));
   decoder.load(snapshot);
   std::vector<FinishedRequest> finished;
@@ -83,5 +88,36 @@ TEST_CASE("requests on a GPU: bits do not depend on other requests or on submiss
         }
       }
     }
+  }
+}
+
+TEST_CASE("requests on a GPU: of more than 512 rows a tick, each is cut by its own request, as by the CPU") {
+  if (!find_device()) return;
+  model::ModelConfig config = decoder::test::tiny_config();
+  config.num_hidden_layers = 1;
+  config.vocab_size = 300;
+  const auto snapshot = decoder::test::publish(config, decoder::test::tiny_weights(config), Format::int8);
+  DecoderOptions options = submit_options();
+  options.max_num_seqs = options.max_num_batched_tokens = 530;
+  options.kv_pages = 1200;
+  std::vector<Request> requests{
+      request_of(0, 3, {.top_p = 0.7F, .max_new_tokens = 2, .max_kept = 256}),
+      request_of(1, 2, {.temperature = 1.5F, .top_p = 0.3F, .max_new_tokens = 2, .max_kept = 256})};
+  requests[0].num_samples = 500;
+  requests[1].num_samples = 30;
+  const auto got = complete(*snapshot, requests, 0, options);
+  // The device can keep 256 tokens. With one more the CPU samples from whole rows of the same logits.
+  for (Request& request : requests) request.params.max_kept = 257;
+  const auto want = complete(*snapshot, requests, 0, options);
+  for (const auto& [id, completions] : want) {
+    REQUIRE(got.at(id).size() == completions.size());
+    std::size_t num_same = 0;
+    for (std::size_t s = 0; s < completions.size(); ++s) {
+      const types::Completion& sampled = got.at(id)[s];
+      REQUIRE(completions[s].kept.size() == 2);
+      num_same += sampled.tokens == completions[s].tokens && sampled.kept == completions[s].kept ? 1 : 0;
+    }
+    CAPTURE(id);
+    CHECK(num_same == completions.size());
   }
 }
