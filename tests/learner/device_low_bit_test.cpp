@@ -25,22 +25,6 @@ using torch::Tensor;
 
 namespace {
 
-double low_bit_relative(const Tensor& got, const Tensor& want) {
-  const Tensor exact = want.to(torch::kFloat64);
-  return ((got.to(torch::kFloat64) - exact).norm() / exact.norm()).item<double>();
-}
-
-struct Gradients {
-  Tensor y, d_x, d_w;
-};
-template <class Linear>
-Gradients gradients_of(const Tensor& x, const Tensor& d_y, std::int64_t out, const Linear& linear) {
-  const Tensor leaf = x.clone().set_requires_grad(true), d_w = torch::ones({out, x.size(1)}, x.options());
-  const Tensor y = linear(leaf, learner::Weight{Tensor(), d_w});
-  y.backward(d_y.to(y.options()));
-  return {y.detach().cpu(), leaf.grad().cpu(), (d_w - 1).cpu()};
-}
-
 const types::MicroBatch& some_batch() {
   static const types::MicroBatch batch =
       test::pack({test::random_sequence(1, 3, 9, 37), test::random_sequence(2, 5, 14, 37)});
@@ -173,44 +157,46 @@ void compare_layers(base::Device device) {
       const std::string matrix = std::string("layers.1.") + name;
       const auto there = [&, packed = packed](DeviceSampler& sampler, torch::ScalarType compute,
                                               LearnerBackward backward = LearnerBackward::model_dtype) {
-        return gradients_of(x.to(where), d_y, packed->out, [&](const Tensor& rows, const learner::Weight& weight) {
-          return learner::device_quantized_linear(rows, weight, {sampler.weights(), matrix, packed, compute, backward});
-        });
+        return test::layer_gradients(x.to(where), d_y, packed->out,
+                                     [&](const Tensor& rows, const learner::Weight& weight) {
+                                       return learner::device_quantized_linear(
+                                           rows, weight, {sampler.weights(), matrix, packed, compute, backward});
+                                     });
       };
       const auto on_cpu = [&, packed = packed](const Tensor& arriving, LearnerBackward backward) {
-        return gradients_of(x, arriving, packed->out, [&](const Tensor& rows, const auto& weight) {
+        return test::layer_gradients(x, arriving, packed->out, [&](const Tensor& rows, const auto& weight) {
           return learner::quantized_linear(rows, {torch::empty({packed->out, packed->in}), weight.gradient},
                                            {packed, true, torch::kFloat32, backward});
         });
       };
-      const Gradients want = on_cpu(d_y, LearnerBackward::model_dtype);
+      const test::LayerGradients want = on_cpu(d_y, LearnerBackward::model_dtype);
       // The codes are equal. What remains are fp32 sums of at most 280 products in another order; int8's are exact.
-      const Gradients got = there(exact, torch::kFloat32);
-      CHECK(low_bit_relative(got.y, want.y) < (format == Format::int8 ? 1e-7 : 2e-6));
-      CHECK(low_bit_relative(got.d_x, want.d_x) < 2e-6);
-      CHECK(low_bit_relative(got.d_w, want.d_w) < 2e-6);
+      const test::LayerGradients got = there(exact, torch::kFloat32);
+      CHECK(test::relative_norm(got.y, want.y) < (format == Format::int8 ? 1e-7 : 2e-6));
+      CHECK(test::relative_norm(got.d_x, want.d_x) < 2e-6);
+      CHECK(test::relative_norm(got.d_w, want.d_w) < 2e-6);
       // Rounded like the decoder, and nothing else. A GPU library may add in another order.
-      const Gradients in_use = there(rounded, torch::kBFloat16);
+      const test::LayerGradients in_use = there(rounded, torch::kBFloat16);
       CHECK(in_use.y.scalar_type() == torch::kBFloat16);
-      CHECK(low_bit_relative(in_use.y, want.y) < 4e-3);
+      CHECK(test::relative_norm(in_use.y, want.y) < 4e-3);
       if (device == base::Device::cpu) CHECK(torch::equal(in_use.y, got.y.to(torch::kBFloat16)));
       CHECK(torch::equal(there(rounded, torch::kFloat32).y, in_use.y.to(torch::kFloat32)));
-      CHECK(low_bit_relative(in_use.d_x, want.d_x) < 6e-3);  // operands rounded to bf16, sums fp32
-      CHECK(low_bit_relative(in_use.d_w, want.d_w) < 6e-3);
-      CHECK(low_bit_relative(in_use.d_x, want.d_x) > 1e-4);
+      CHECK(test::relative_norm(in_use.d_x, want.d_x) < 6e-3);  // operands rounded to bf16, sums fp32
+      CHECK(test::relative_norm(in_use.d_w, want.d_w) < 6e-3);
+      CHECK(test::relative_norm(in_use.d_x, want.d_x) > 1e-4);
       if (format == Format::fp8_block128) {
         // fp32 results from the same codes, except for gradients at a tie whose scale LibTorch rounded differently.
         // Gradients that arrive as bf16 then have operands rounded to bf16.
         const auto fp8 = LearnerBackward::fp8_e4m3;
-        const Gradients want_fp8 = on_cpu(d_y, fp8), got_fp8 = there(exact, torch::kFloat32, fp8),
-                        in_use_fp8 = there(rounded, torch::kBFloat16, fp8);
-        const Gradients want_in_use = on_cpu(d_y.to(torch::kBFloat16).to(torch::kFloat32), fp8);
-        CHECK(low_bit_relative(got_fp8.d_x, want_fp8.d_x) < 1e-3);
-        CHECK(low_bit_relative(got_fp8.d_w, want_fp8.d_w) < 1e-3);
-        CHECK(low_bit_relative(in_use_fp8.d_x, want_in_use.d_x) < 6e-3);
-        CHECK(low_bit_relative(in_use_fp8.d_w, want_in_use.d_w) < 6e-3);
-        CHECK(low_bit_relative(want_fp8.d_x, want.d_x) > 1.5e-2);
-        CHECK(low_bit_relative(want_fp8.d_w, want.d_w) > 1.5e-2);
+        const test::LayerGradients want_fp8 = on_cpu(d_y, fp8), got_fp8 = there(exact, torch::kFloat32, fp8),
+                                   in_use_fp8 = there(rounded, torch::kBFloat16, fp8);
+        const test::LayerGradients want_in_use = on_cpu(d_y.to(torch::kBFloat16).to(torch::kFloat32), fp8);
+        CHECK(test::relative_norm(got_fp8.d_x, want_fp8.d_x) < 1e-3);
+        CHECK(test::relative_norm(got_fp8.d_w, want_fp8.d_w) < 1e-3);
+        CHECK(test::relative_norm(in_use_fp8.d_x, want_in_use.d_x) < 6e-3);
+        CHECK(test::relative_norm(in_use_fp8.d_w, want_in_use.d_w) < 6e-3);
+        CHECK(test::relative_norm(want_fp8.d_x, want.d_x) > 1.5e-2);
+        CHECK(test::relative_norm(want_fp8.d_w, want.d_w) > 1.5e-2);
       }
       // Without gradients the product is the same.
       const torch::NoGradGuard no_grad;
@@ -319,15 +305,17 @@ TEST_CASE("fp8 backward pass on a device: encodes long runs of tokens in parts")
   const std::int64_t tokens = learner::kFp8GradientTokens + 130;
   const Tensor x = torch::randn({tokens, packed.in}), d_y = torch::randn({tokens, packed.out});
   const auto fp8 = LearnerBackward::fp8_e4m3;
-  const Gradients got = gradients_of(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
-    return learner::device_quantized_linear(rows, weight,
-                                            {sampler.weights(), "layers.0.down", &packed, torch::kFloat32, fp8});
-  });
-  const Gradients want = gradients_of(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
-    return learner::quantized_linear(rows, weight, {&packed, true, torch::kFloat32, fp8});
-  });
-  CHECK(low_bit_relative(got.d_x, want.d_x) < 1e-3);
-  CHECK(low_bit_relative(got.d_w, want.d_w) < 1e-3);
+  const test::LayerGradients got =
+      test::layer_gradients(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
+        return learner::device_quantized_linear(rows, weight,
+                                                {sampler.weights(), "layers.0.down", &packed, torch::kFloat32, fp8});
+      });
+  const test::LayerGradients want =
+      test::layer_gradients(x, d_y, packed.out, [&](const Tensor& rows, const learner::Weight& weight) {
+        return learner::quantized_linear(rows, weight, {&packed, true, torch::kFloat32, fp8});
+      });
+  CHECK(test::relative_norm(got.d_x, want.d_x) < 1e-3);
+  CHECK(test::relative_norm(got.d_w, want.d_w) < 1e-3);
 }
 
 TEST_CASE("fp8 backward pass on a device: changes a learner's gradients as much as on the CPU") {

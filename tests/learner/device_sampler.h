@@ -10,8 +10,10 @@
 #include "cuda/train/training_kernels.h"
 #include "decoder/decoder.h"
 #include "decoder/device/device_backend.h"
+#include "learner/forward/policy_weights.h"
 #include "learner/learner.h"
 #include "learner/support.h"
+#include "learner/tensors/torch.h"
 #include "learner/torch_learner.h"
 
 namespace qrl::test {
@@ -92,6 +94,26 @@ inline void take_supervised_step(learner::Learner& learner) {
   sft.kind = learner::LossKind::sft;
   learner.accumulate(batches[0], count(batches), sft, {1.0F});
   REQUIRE(learner.update().finite);
+}
+
+/// Returns the norm of got - want relative to that of want, in fp64.
+inline double relative_norm(const torch::Tensor& got, const torch::Tensor& want) {
+  const torch::Tensor exact = want.to(torch::kFloat64);
+  return ((got.to(torch::kFloat64) - exact).norm() / exact.norm()).item<double>();
+}
+
+/// Holds a linear layer's result and its gradients, on the CPU.
+struct LayerGradients {
+  torch::Tensor y, d_x, d_w;
+};
+/// Runs linear(x, weight) forward and backward. d_w is accumulated over ones, which are subtracted again.
+template <class Linear>
+LayerGradients layer_gradients(const torch::Tensor& x, const torch::Tensor& d_y, std::int64_t out,
+                               const Linear& linear) {
+  const torch::Tensor leaf = x.clone().set_requires_grad(true), d_w = torch::ones({out, x.size(1)}, x.options());
+  const torch::Tensor y = linear(leaf, learner::Weight{torch::Tensor(), d_w});
+  y.backward(d_y.to(y.options()));
+  return {y.detach().cpu(), leaf.grad().cpu(), (d_w - 1).cpu()};
 }
 
 }  // namespace qrl::test
