@@ -65,6 +65,9 @@ TEST_CASE("snapshot rotation: a block that does not divide a matrix's inputs is 
   CHECK(test::says(refusal, "multiples of quant.rollout.rotation_block = 64"));
   CHECK(test::says(refusal, "32 inputs of model.layers.0.self_attn.o_proj"));
   CHECK(test::says(refusal, "set a smaller block"));
+  ModelConfig wide = config;
+  wide.head_dim = 24;  // one block and a half
+  CHECK(test::says(test::refusal_of([&] { check_formats(wide, rotating(Format::int8, 64)); }), "96 inputs of model"));
   CHECK_THROWS_AS(Snapshot(config, rotating(Format::int8, 64)), base::Error);
   CHECK_FALSE(Snapshot(config, rotating(Format::int8, 64, true)).rotation());
   CHECK(Snapshot(config, rotating(Format::int8, 32, true)).rotation() == quant::Rotation{32});
