@@ -143,8 +143,8 @@ void linear_by_fma(const LinearTask& task) {
   linear<ByFma<F>>(with_wide_rows<Bf16ByFmaDot>(task));
 }
 
-/// Leaves to linear_bf16_pairs what it computes as fast: few rows, whose speed is that of reading the weights, and
-/// less than half a panel, which it does not fill up.
+/// Multiplies by fp32 FMAs what linear_bf16_pairs would compute more slowly. Few rows take the time of reading the
+/// weights, and linear_bf16_pairs does not fill up half a panel.
 void bf16_by_fma(const LinearTask& task) {
   constexpr std::int64_t kFewRows = 4;
   if (task.rows <= kFewRows || task.out - task.first_panel * kPanel <= kPanel / 2) linear_bf16_pairs(task);
