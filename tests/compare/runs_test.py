@@ -230,7 +230,7 @@ class Compare(unittest.TestCase):
     def test_rows_of_the_pages_conclude(self):
         for file in sorted((ROOT / "docs/science/rows").glob("*.csv.gz")):
             got = call("--from", file)
-            if file.name == "matched_forward.csv.gz":  # its runs are not all there yet, so that it must not conclude
+            if file.name in ("matched_forward.csv.gz", "rotated_correction.csv.gz"):  # not all runs are there: no conclusion yet
                 self.assertEqual(got.returncode, 2, got.stdout)
                 self.assertIn("expected rows, got none; finish the comparison", got.stderr)
                 continue
