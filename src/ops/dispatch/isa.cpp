@@ -46,20 +46,8 @@ Kernels with_tiles(const TileKernels& tiles) {
   return kernels;
 }
 
-Kernels with_fma(const ByFmaKernels& by_fma) {
-  Kernels kernels = avx512::kKernels;
-  kernels.linear_bf16 = by_fma.linear_bf16;
-  kernels.linear_fp8 = by_fma.linear_fp8;
-  kernels.linear_fp8_block = by_fma.linear_fp8_block;
-  kernels.linear_int4 = by_fma.linear_int4;
-  kernels.peak_bf16 = kernels.peak_f32;
-  kernels.bf16_matmul = by_fma.bf16_matmul;
-  return kernels;
-}
-
 constinit const TileKernels* g_tiles = &amx::kTiles;
 Kernels g_tiled = with_tiles(amx::kTiles);
-const Kernels g_by_fma = with_fma(avx512::kByFma);
 
 double best_rate_of(std::int64_t (*loop)(std::int64_t)) {
   constexpr std::int64_t kRounds = 20'000;
@@ -107,7 +95,7 @@ constexpr Path kPaths[] = {{Isa::amx, &g_tiled},
                            {Isa::avx512, &avx512::kKernels},
                            {Isa::avx2, &avx2::kKernels},
                            {Isa::portable, &portable::kKernels}};
-constexpr Path kByFma{Isa::avx512, &g_by_fma};
+constexpr Path kByFma{Isa::avx512, &avx512::kKernelsByFma};
 constinit std::atomic<const Path*> g_path{nullptr};
 
 const Path& use(Isa isa, Bf16Products products) {

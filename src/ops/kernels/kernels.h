@@ -131,16 +131,6 @@ struct Kernels {
   const DeltaKernels* delta_net;
 };
 
-/// Kernels that replace avx512's where fp32 FMAs are faster than vdpbf16ps, with equal values: on Intel's processors
-/// with AMX, twice; where AMX is granted, they do not run. On AMD's, vdpbf16ps is faster.
-struct ByFmaKernels {
-  void (*linear_bf16)(const LinearTask& task);
-  void (*linear_fp8)(const LinearTask& task);
-  void (*linear_fp8_block)(const LinearTask& task);
-  void (*linear_int4)(const LinearTask& task);
-  const MatmulKernels* bf16_matmul;
-};
-
 /// Kernels that replace avx512's on the amx path.
 struct TileKernels {
   void (*linear_bf16)(const LinearTask& task);
@@ -159,7 +149,9 @@ extern const TileKernels kTiles;
 }
 namespace avx512 {
 extern const Kernels kKernels;
-extern const ByFmaKernels kByFma;
+/// Multiplies bf16 numbers by fp32 FMAs, with the values of kKernels. That is twice as fast on Intel's processors with
+/// AMX, where AMX is not granted. On AMD's, vdpbf16ps is faster.
+extern const Kernels kKernelsByFma;
 }  // namespace avx512
 namespace avx2 {
 extern const Kernels kKernels;
@@ -192,6 +184,10 @@ void int4_sums(const float* x, std::int64_t n, const float* inverse, float grid,
 void linear_f32(const LinearTask& task);
 void linear_bf16(const LinearTask& task);
 void linear_bf16_pairs(const LinearTask& task);
+void linear_bf16_by_fma(const LinearTask& task);
+void linear_fp8_by_fma(const LinearTask& task);
+void linear_fp8_block_by_fma(const LinearTask& task);
+void linear_int4_by_fma(const LinearTask& task);
 void linear_int8(const LinearTask& task);
 void linear_fp8(const LinearTask& task);
 void linear_fp8_block(const LinearTask& task);

@@ -143,34 +143,22 @@ void linear_by_fma(const LinearTask& task) {
   linear<ByFma<F>>(with_wide_rows<Bf16ByFmaDot>(task));
 }
 
+}  // namespace
+
 /// Multiplies by fp32 FMAs what linear_bf16_pairs would compute more slowly. Few rows take the time of reading the
 /// weights, and linear_bf16_pairs does not fill up half a panel.
-void bf16_by_fma(const LinearTask& task) {
+void linear_bf16_by_fma(const LinearTask& task) {
   constexpr std::int64_t kFewRows = 4;
   if (task.rows <= kFewRows || task.out - task.first_panel * kPanel <= kPanel / 2) linear_bf16_pairs(task);
   else linear_by_fma<Bf16>(task);
 }
-
-}  // namespace
-
+void linear_fp8_by_fma(const LinearTask& task) { linear_by_fma<Fp8>(task); }
+void linear_fp8_block_by_fma(const LinearTask& task) { linear_by_fma<Fp8Block>(task); }
+void linear_int4_by_fma(const LinearTask& task) { linear_by_fma<Int4>(task); }
 #if defined(QRL_ISA_AVX512)
-void linear_bf16(const LinearTask& task) { linear_bf16_pairs(task); }
 void linear_fp8(const LinearTask& task) { linear<Fp8>(task); }
 void linear_fp8_block(const LinearTask& task) { linear<Fp8Block>(task); }
 void linear_int4(const LinearTask& task) { linear<Int4>(task); }
-
-constinit const ByFmaKernels kByFma = {
-    .linear_bf16 = bf16_by_fma,
-    .linear_fp8 = linear_by_fma<Fp8>,
-    .linear_fp8_block = linear_by_fma<Fp8Block>,
-    .linear_int4 = linear_by_fma<Int4>,
-    .bf16_matmul = &kBf16MatmulByFma,
-};
-#else
-void linear_bf16(const LinearTask& task) { bf16_by_fma(task); }
-void linear_fp8(const LinearTask& task) { linear_by_fma<Fp8>(task); }
-void linear_fp8_block(const LinearTask& task) { linear_by_fma<Fp8Block>(task); }
-void linear_int4(const LinearTask& task) { linear_by_fma<Int4>(task); }
 #endif
 void linear_int4_int8(const LinearTask& task) { linear<Int4Int8>(with_wide_rows<Int4Int8>(task)); }
 

@@ -203,17 +203,13 @@ void tiles(const MatmulTiles& task) {
   if (row < task.rows) last_rows<Dot, kTileRows - 1>(task, rows_at(row), row);
 }
 
-constexpr MatmulKernels kTilesByFma{
-    kTileRows, 1, 2, pack_right<Bf16ByFmaDot>, pack_left<Bf16ByFmaDot>, tiles<Bf16ByFmaDot>, pack_rows_apart};
-
 }  // namespace
 
 #if defined(QRL_ISA_AVX512)
 const MatmulKernels kBf16Matmul{kTileRows, 2, 1, pack_right<Bf16Dot>, pack_left<Bf16Dot>, tiles<Bf16Dot>};
-const MatmulKernels kBf16MatmulByFma = kTilesByFma;
-#else
-const MatmulKernels kBf16Matmul = kTilesByFma;
 #endif
+const MatmulKernels kBf16MatmulByFma{
+    kTileRows, 1, 2, pack_right<Bf16ByFmaDot>, pack_left<Bf16ByFmaDot>, tiles<Bf16ByFmaDot>, pack_rows_apart};
 const MatmulKernels kF32Matmul{kTileRows, 1, 1, pack_right<F32Dot>, pack_left<F32Dot>, tiles<F32Dot>};
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE

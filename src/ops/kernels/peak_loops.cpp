@@ -13,8 +13,6 @@ std::int64_t peak_bf16(std::int64_t rounds) {
   const __m512bh pair = (__m512bh)_mm512_set1_epi16(0x3f80);
   return run_chains<__m512>(rounds, 64, [pair](__m512& chain) { chain = _mm512_dpbf16_ps(chain, pair, pair); });
 }
-#else
-std::int64_t peak_bf16(std::int64_t rounds) { return peak_f32(rounds); }
 #endif
 
 }  // namespace qrl::ops::QRL_ISA_NAMESPACE
